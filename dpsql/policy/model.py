@@ -1,0 +1,99 @@
+"""What the owner promises: the policy as frozen data. Made by `load`; nothing here reads a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path as FilePath
+
+Value = int | Decimal | str | bool | date | datetime
+"""A literal of the policy file. Floats are read as Decimal, so what is written is what is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Columns whose values are those of a public table's columns: public keys, and a join that cannot multiply."""
+
+    columns: tuple[str, ...]
+    table: str
+    target: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A foreign key by which a table reaches its unit: this table's `via` columns are the key of table `to`."""
+
+    via: tuple[str, ...]
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One visible column.
+
+    bounds: inclusive (lo, hi) to which values are clamped; without them a column may be counted or grouped,
+    never summed. step: the grid of a DOUBLE column. values: the public keys (never NULL).
+    """
+
+    name: str
+    bounds: tuple[Value, Value] | None = None
+    step: Decimal | None = None
+    values: tuple[Value, ...] | None = None
+    unit_of_measure: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One visible table. `unit` is None for public tables, a column's name, a `Path`, or the word ROW.
+
+    source: the table or view of the database (default: the table's own name).
+    key: columns that identify a row; enforced per unit for private tables, verified for public ones.
+    max_rows_per_unit (R, private tables only), max_groups_per_unit (g), max_rows_per_group (r): the limits.
+    references: every public reference, those of single columns included.
+    """
+
+    name: str
+    public: bool
+    source: str
+    unit: str | Path | None
+    key: tuple[str, ...]
+    columns: Mapping[str, Column]
+    max_rows_per_unit: int | None = None
+    max_groups_per_unit: int | None = None
+    max_rows_per_group: int | None = None
+    references: tuple[Reference, ...] = ()
+
+    @property
+    def every_row_is_a_unit(self) -> bool:
+        return self.unit == ROW
+
+
+ROW = "\0row"
+"""`unit = "row"` in the file: each row is its own unit (not a column's name: NUL cannot stand in one)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The account and its terms; all amounts exact."""
+
+    account: str
+    epsilon: Fraction
+    delta: Fraction
+    per_query_epsilon: Fraction
+    max_query_epsilon: Fraction
+    composition: str = "basic"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A whole policy file. `unit`: the word for whom it protects. `digest`: of all that a snapshot enforces."""
+
+    unit: str
+    budget: Budget
+    tables: Mapping[str, Table]
+    digest: str
+    file: FilePath = field(default=FilePath(), compare=False)
