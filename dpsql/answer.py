@@ -1,0 +1,49 @@
+"""What may leave: the answer to one statement, and its receipt. Nothing here has ever held an exact value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnReceipt:
+    """One released aggregate: the noise it carries.
+
+    name: the column of the result (or the aggregate's text where the result has no column of its own for it).
+    scale: the noise scale in the column's own units (None for a ratio such as AVG, whose error differs by row).
+    half_width: of the 95 % interval, in the column's own units (for AVG: the widest of the result's rows).
+    """
+
+    name: str
+    mechanism: str
+    epsilon: Fraction
+    scale: float | None
+    half_width: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What the statement cost. epsilon and delta are 0 where nothing was charged (public, or a free repeat)."""
+
+    epsilon: Fraction
+    delta: Fraction
+    remaining_epsilon: Fraction
+    remaining_delta: Fraction
+    columns: tuple[ColumnReceipt, ...] = ()
+    releases: tuple[str, ...] = ()
+    policy: str = ""
+    snapshot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """table: the result. half_widths: one entry per column of `table`: None (exact, or no interval can be stated) or
+    one number per row (the 95 % half-width of that cell). receipt: None for SET, SHOW, DESCRIBE, EXPLAIN."""
+
+    table: pa.Table
+    half_widths: Sequence[Sequence[float | None] | None] = field(default_factory=tuple)
+    receipt: Receipt | None = None

@@ -1,0 +1,192 @@
+"""The intermediate representation: a small closed algebra, walked by `match` with `assert_never`.
+
+What has no node here cannot be asked: refusal by construction. Relations are private (each of their rows
+belongs to exactly one unit, carried along unseen) unless every scan below them is public. A `Release` is an
+aggregate over a private relation: its noised output is public from then on. `Query.outer` is ordinary SQL
+over public tables and `released_1`, `released_2`, ...: post-processing, free.
+
+Scalars are sqlglot expressions in *total form* (no input can make the engine raise), whose columns are all
+`alias.column` with the alias of a FROM item that is unique in the statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.errors import Span
+from dpsql.policy.facts import Kind, SqlType
+
+Value = bool | int | Decimal | float | str | date | datetime
+"""A SQL value that is not NULL, as Python has it."""
+
+ColumnName = tuple[str, str]
+"""(alias of the FROM item, column)."""
+
+MAX_INFERRED_KEYS = 10_000
+"""Above so many values a domain is not inferred (declared ones have no limit)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of every value an expression can take, given that its columns hold what the snapshot enforces.
+
+    lo, hi: inclusive bounds in the order of SQL's `<=`, None = unbounded that way. Numbers are Fraction, DATE is
+    date, TIMESTAMP datetime; strings and booleans have none. An unbounded DOUBLE may also be NaN or infinite.
+    domain: every value it can take but NULL, in ascending order, or None where that is unknown or too many.
+    nullable: whether NULL can occur. step: for DOUBLE, the policy's grid (None = none declared).
+    size: bound on the number of characters *per character of input* that a VARCHAR can reach (amplification).
+    """
+
+    type: SqlType
+    lo: Fraction | date | datetime | None = None
+    hi: Fraction | date | datetime | None = None
+    domain: tuple[Value, ...] | None = None
+    nullable: bool = True
+    step: Fraction | None = None
+    size: int = 1
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.type.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.lo is not None and self.hi is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One expression per row, in total form, with what is known of its values. `span`: where the analyst wrote it."""
+
+    tree: exp.Expression
+    facts: Facts
+    span: Span | None = None
+
+    @property
+    def columns(self) -> frozenset[ColumnName]:
+        return frozenset((c.table, c.name) for c in self.tree.find_all(exp.Column))
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A table of the snapshot. `limit`: rows of rank above it are cut (None = none needed or wanted).
+    Only the driving scan of a release under strategy `rows` carries a limit; `plan` puts it there."""
+
+    table: str
+    alias: str
+    public: bool
+    limit: int | None = None
+
+
+class JoinKind(Enum):
+    INNER = "inner"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """left JOIN right ON on. Where both sides are private, `rewrite` adds equality of their units."""
+
+    kind: JoinKind
+    left: Relation
+    right: Relation
+    on: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The rows of `input` for which the predicate is true."""
+
+    input: Relation
+    predicate: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A derived table: one column per item, under the new alias. The unit is carried along unseen."""
+
+    input: Relation
+    alias: str
+    items: tuple[tuple[str, Scalar], ...]
+
+
+Relation = Scan | Join | Filter | Project
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One grouping expression. `name`: its column in the released table (k1, k2, ...)."""
+
+    name: str
+    scalar: Scalar
+
+
+class Statistic(Enum):
+    """What an analyst asks of a measure."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    UNITS = "units"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One requested aggregate. `name`: its column in the released table (a1, a2, ...).
+
+    COUNT: the rows for which `argument` (a predicate; None = all rows) is true.
+    UNITS: the units that have such a row.
+    SUM, AVG: of the values of `argument` that are not NULL (a FILTER is folded into the argument).
+    """
+
+    name: str
+    statistic: Statistic
+    argument: Scalar | None
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKeys:
+    """The public relation of group keys: `tree` is a SELECT over public tables and literals whose columns are
+    k1, k2, ... in order and whose rows are distinct. `inferred`: whether MAX_INFERRED_KEYS applies."""
+
+    tree: exp.Select
+    inferred: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """GROUP BY keys over a private relation. With no keys there is one group, and `public_keys` is None.
+    `driving`: alias of the scan whose rows are the release's grain (every row stems from one of its rows)."""
+
+    name: str
+    input: Relation
+    driving: str
+    keys: tuple[Key, ...]
+    public_keys: PublicKeys | None
+    measures: tuple[Measure, ...]
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A statement: its releases in order of execution, and the public SQL over them.
+
+    outer: canonical sqlglot tree; its tables are `pub.<table>` and `released_<i>`.
+    columns: names of the result's columns, None where the outer engine is to say (`*` over public tables).
+    """
+
+    releases: tuple[Release, ...]
+    outer: exp.Expression
+    columns: tuple[str, ...] | None
+
+
+Scope = Mapping[ColumnName, Facts]
+"""The columns an expression may use, and what is known of each."""

@@ -1,0 +1,35 @@
+"""What dpsql asks of an engine: run one generated statement and return Arrow, or be cancelled.
+
+An engine raises nothing but `EngineFailure`, which carries no word of its own for the analyst: engines quote row
+values in their messages.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+
+class EngineFailure(Exception):
+    """The statement did not finish. `detail` is for the owner's log only, never for an analyst."""
+
+    def __init__(self, detail: str, *, interrupted: bool = False):
+        super().__init__("the engine could not finish")
+        self.detail, self.interrupted = detail, interrupted
+
+
+class Engine(Protocol):
+    """A locked engine over one snapshot. One statement at a time; `cancel` may come from another thread."""
+
+    def run(self, sql: str) -> pa.Table:
+        """The whole result of one SELECT that `compile/gate` sealed. Raises EngineFailure."""
+        ...
+
+    def cancel(self) -> None:
+        """Interrupt the running statement, if any; its `run` raises EngineFailure(interrupted=True)."""
+        ...
+
+    def close(self) -> None:
+        """Release everything. Idempotent."""
+        ...
