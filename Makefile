@@ -85,10 +85,12 @@ check: $(VENV)/installed-dev
 
 # ------------------------------------------------------------------------------------------------------ bench
 
+BENCH := XDG_STATE_HOME=$(CURDIR)/build/bench/state XDG_CACHE_HOME=$(CURDIR)/build/bench/cache
+
 bench: $(VENV)/installed-dev
-	@$(BIN)/python bench/data.py build --scale 1
-	@$(BIN)/python bench/tpch.py
-	@$(BIN)/python bench/overhead.py
+	@$(BIN)/python -m bench.data 1 build/tpch-1.duckdb
+	@$(BENCH) $(BIN)/python -m bench.tpch build/tpch-1.duckdb
+	@$(BENCH) $(BIN)/python -m bench.overhead
 
 # ------------------------------------------------------------------------------------------------------- care
 
