@@ -1,0 +1,281 @@
+"""The ledger's file: one SQLite database that is made, opened, guarded and locked here.
+
+Role: hand out transactions on a file that is surely a ledger of ours. Promises: what a `write` transaction
+did is on the disk when the block is left (WAL, synchronous FULL); a file that is missing after it was opened,
+replaced, empty, damaged, of another program or of a newer dpsql is refused, never made afresh, because a fresh
+ledger is a fresh budget; whatever goes wrong is a `BudgetError` in our own words. It knows nothing of budgets.
+
+The file belongs on a local disk: SQLite's WAL does not work between machines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import stat
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from fractions import Fraction
+from pathlib import Path
+from urllib.parse import quote
+
+from dpsql.errors import Error, refusal
+
+BUSY_SECONDS = 10.0
+"""How long to wait for another writer. One charge holds the lock for milliseconds."""
+
+APPLICATION_ID = 0x64707371  # "dpsq"
+SCHEMA_VERSION = 1
+
+# An account row is one set of terms; `closed` rows are those that a newer one under the same name replaced.
+# A purse is what one analyst has spent of an account (analyst '' = all of them together, the default).
+# Amounts are exact: texts 'p/q'. Times are for people to read; nothing is decided by them.
+# Charges are final: triggers keep their amounts, and the only way out of 'asked' is 'answered' or 'failed'.
+SCHEMA = f"""
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
+CREATE TABLE account (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, unit TEXT NOT NULL, composition TEXT NOT NULL,
+    per_analyst INTEGER NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL, opened INTEGER NOT NULL, closed INTEGER);
+CREATE UNIQUE INDEX account_open ON account (name) WHERE closed IS NULL;
+CREATE TABLE purse (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL REFERENCES account, analyst TEXT NOT NULL,
+    spent_epsilon TEXT NOT NULL, spent_delta TEXT NOT NULL, statements INTEGER NOT NULL, failures INTEGER NOT NULL,
+    UNIQUE (account, analyst));
+CREATE TABLE source (path TEXT PRIMARY KEY, account INTEGER NOT NULL REFERENCES account);
+CREATE TABLE charge (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, purse INTEGER NOT NULL REFERENCES purse, epsilon TEXT NOT NULL,
+    delta TEXT NOT NULL, statement TEXT NOT NULL, fingerprint TEXT NOT NULL, snapshot TEXT NOT NULL,
+    policy TEXT NOT NULL, state TEXT NOT NULL CHECK (state IN ('asked', 'answered', 'failed')), at INTEGER NOT NULL);
+CREATE INDEX charge_purse ON charge (purse);
+CREATE TRIGGER charge_stays BEFORE DELETE ON charge BEGIN SELECT RAISE(ABORT, 'a charge is final'); END;
+CREATE TRIGGER charge_is_final BEFORE UPDATE ON charge
+    WHEN old.state <> 'asked' OR new.id <> old.id OR new.purse <> old.purse
+        OR new.epsilon <> old.epsilon OR new.delta <> old.delta
+    BEGIN SELECT RAISE(ABORT, 'a charge is final'); END;
+CREATE TABLE release (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, purse INTEGER NOT NULL REFERENCES purse, snapshot TEXT NOT NULL,
+    fingerprint TEXT NOT NULL, charge INTEGER NOT NULL REFERENCES charge, answer BLOB NOT NULL);
+CREATE UNIQUE INDEX release_key ON release (purse, snapshot, fingerprint);
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL REFERENCES account, what TEXT NOT NULL,
+    at INTEGER NOT NULL);
+"""
+
+# SQLite's primary result codes, in words. Its own texts are never shown.
+_REASONS = {
+    sqlite3.SQLITE_READONLY: "is read-only",
+    sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: the disk is full, over its quota, or failing",
+    sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_NOTADB: "is not a ledger, or is damaged",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: the file must be readable and its folder writable",
+    sqlite3.SQLITE_PERM: "cannot be opened: access is denied",
+    sqlite3.SQLITE_CONSTRAINT: "is damaged: its rows contradict each other",
+    sqlite3.SQLITE_TOOBIG: "cannot hold a value of this size",
+}
+
+
+def default_path() -> Path:
+    """`$XDG_STATE_HOME/dpsql/ledger.sqlite`, else below `~/.local/state`; relative values do not count (XDG)."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):
+        try:
+            state = str(Path.home() / ".local" / "state")
+        except RuntimeError:
+            raise refusal("DP403", "no ledger file is given, and this user has no home folder to keep one in") from None
+    return Path(state) / "dpsql" / "ledger.sqlite"
+
+
+class LedgerFile:
+    """One connection to the file, opened when first needed, guarded by a lock, and never carried over a fork."""
+
+    def __init__(self, path: Path | None):
+        # Absolute from the start: the host program may change its working directory later.
+        self.path = Path(os.path.abspath(default_path() if path is None else path))
+        self._private_folder = path is None
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = 0
+        self._identity: tuple[int, int] | None = None
+        self._closed = False
+        with _registry:
+            _files.add(self)
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
+        """All of the block or nothing of it. With `write` no other process is between its reads and its writes."""
+        with self._lock:
+            try:
+                connection = self._connect()
+                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                try:
+                    yield connection
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+            except sqlite3.Error as error:
+                self._drop()  # an open transaction ends with its connection; the next use opens a new one
+                raise self.refused(_reason(error)) from None
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._drop()
+
+    def refused(self, reason: str, repair: str = "") -> Error:
+        return refusal("DP403", f"the ledger {self.path} {reason}", repair=repair)
+
+    def exact(self, text: object) -> Fraction:
+        """The amount that `written` wrote."""
+        if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,1200}/[1-9][0-9]{0,1199}", text):
+            raise self.refused("is damaged: it holds an amount that is none")
+        return Fraction(text)
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            raise self.refused("is closed")
+        if self._connection is not None and self._pid != os.getpid():
+            raise self.refused("was opened before a fork that Python was not told of", "connect anew in each process")
+        try:
+            if self._identity is None:
+                self._make()
+            info = os.stat(self.path)
+            if not stat.S_ISREG(info.st_mode):
+                raise self.refused("is not a file")
+            if self._identity not in (None, (info.st_dev, info.st_ino)):
+                raise self.refused("was replaced while it was in use", "put the file back")
+            if info.st_size == 0:
+                raise self.refused("is empty, so what was spent is unknown", "restore it from a backup, or remove it")
+            if self._connection is not None:
+                return self._connection
+            self._narrow(info)
+        except FileNotFoundError:
+            raise self.refused("was removed while it was in use", "put the file back") from None
+        except OSError as error:
+            raise self.refused(f"cannot be opened: {error.strerror or 'the system refuses'}") from None
+        except ValueError:
+            raise refusal("DP403", "the ledger's file name holds a character that no file name can") from None
+        # mode=rw: SQLite itself must never make the file. No descriptor of our own on it either, since closing
+        # one would drop the locks of every connection of this process (POSIX).
+        address = f"file:{quote(os.fsencode(self.path))}?mode=rw"
+        connection = sqlite3.connect(
+            address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._check(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._pid, self._identity = connection, os.getpid(), (info.st_dev, info.st_ino)
+        return connection
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Know the file as ours before anything is written to it, and set what durability rests on."""
+        if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+            raise self.refused("is the database of another program")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version != SCHEMA_VERSION:
+            raise self.refused("was written by another version of dpsql", "use the newest dpsql for this ledger")
+        for pragma in ("trusted_schema = OFF", "foreign_keys = ON", "fullfsync = ON", "synchronous = FULL"):
+            connection.execute(f"PRAGMA {pragma}")
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+            raise self.refused("lies where SQLite cannot share it safely", "keep it on a local disk")
+
+    def _make(self) -> None:
+        """Make the file where none is: complete under another name first, so that a crash leaves all of it or none."""
+        folder = self.path.parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._private_folder and stat.S_IMODE(folder.stat().st_mode) & 0o077:
+            folder.chmod(0o700)
+        if os.path.lexists(self.path):
+            return
+        number, draft = tempfile.mkstemp(prefix=".ledger-", dir=folder)  # mode 0600, whatever the umask
+        os.close(number)
+        try:
+            connection = sqlite3.connect(draft, isolation_level=None)
+            try:
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.executescript(f"BEGIN; {SCHEMA} COMMIT;")
+            finally:
+                connection.close()
+            with suppress(FileExistsError):  # another process was first: its file counts
+                os.link(draft, self.path)  # unlike a rename, a link never replaces a file
+            number = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(number)
+            finally:
+                os.close(number)
+        finally:
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                Path(draft + suffix).unlink(missing_ok=True)
+
+    def _narrow(self, info: os.stat_result) -> None:
+        """Take the rights of group and others away; SQLite gives -wal and -shm the rights of the file."""
+        for path in (self.path, Path(f"{self.path}-wal"), Path(f"{self.path}-shm")):
+            with suppress(FileNotFoundError):
+                mode = stat.S_IMODE(path.stat().st_mode)
+                if mode & 0o077 and info.st_uid == os.geteuid():
+                    path.chmod(mode & ~0o077)
+
+    def _drop(self) -> None:
+        """Give the connection up. One of another process is kept as it is: closing it there would harm its owner."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if self._pid == os.getpid():
+                connection.close()
+            else:
+                _abandoned.append(connection)
+
+
+def written(amount: Fraction) -> str:
+    return f"{amount.numerator}/{amount.denominator}"
+
+
+def now() -> int:
+    return int(time.time())
+
+
+def _reason(error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorcode", None)  # absent where Python's own module raises, as for bad UTF-8
+    if code is None:
+        return "is damaged: it holds a value of the wrong kind"
+    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"is locked by another process (waited {BUSY_SECONDS:g} s)"
+    return _REASONS.get(code & 0xFF, f"cannot be used ({error.sqlite_errorname})")
+
+
+# SQLite keeps a process-wide table of the locks it holds. A fork copies that table but not the locks, so a child
+# that opened the same file would believe it held locks that it does not, and its charges could be lost with a WAL
+# that the parent deletes. So no connection exists while Python forks: all are closed before, and opened again on
+# demand on both sides.
+_registry = threading.Lock()
+_files: weakref.WeakSet[LedgerFile] = weakref.WeakSet()
+_held: list[LedgerFile] = []
+_abandoned: list[sqlite3.Connection] = []
+
+
+def _before_fork() -> None:
+    _registry.acquire()
+    for file in list(_files):
+        file._lock.acquire()
+        _held.append(file)
+        with suppress(sqlite3.Error):
+            file._drop()
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop()._lock.release()
+    _registry.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
