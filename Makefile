@@ -59,9 +59,12 @@ RUN  := $(DEMO) $(BIN)/dpsql run --echo --keep-going
 build/grocery.duckdb build/cdnow.duckdb: build/%.duckdb: examples/data.py | $(VENV)/installed-data
 	@$(BIN)/python examples/data.py $* $@
 
+# The scripts hold a statement that is refused on purpose, so `dpsql run` ends with 3; any other code is a failure.
+REFUSED_ON_PURPOSE := || [ $$? -eq 3 ]
+
 demo: $(VENV)/installed $(VENV)/installed-data build/grocery.duckdb build/cdnow.duckdb
 	@$(DEMO) $(BIN)/dpsql prepare policies/grocery.toml build/grocery.duckdb
-	@$(RUN) --policy policies/grocery.toml --database build/grocery.duckdb examples/grocery.sql
+	@$(RUN) --policy policies/grocery.toml --database build/grocery.duckdb examples/grocery.sql $(REFUSED_ON_PURPOSE)
 	@$(DEMO) $(BIN)/dpsql prepare policies/cdnow.toml build/cdnow.duckdb
 	@$(RUN) --policy policies/cdnow.toml --database build/cdnow.duckdb examples/cdnow.sql
 
