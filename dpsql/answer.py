@@ -8,6 +8,9 @@ from fractions import Fraction
 
 import pyarrow as pa
 
+HALF_WIDTH = "~"
+"""Ends the name of a column that holds half-widths; `~<i>` in a result belongs to its i-th column (from 0)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnReceipt:
@@ -47,3 +50,14 @@ class Answer:
     table: pa.Table
     half_widths: Sequence[Sequence[float | None] | None] = field(default_factory=tuple)
     receipt: Receipt | None = None
+
+
+def finished(result: pa.Table, receipt: Receipt) -> Answer:
+    """The answer from the outer engine's result: its half-width columns are taken off and put beside."""
+    shown = [name for name in result.column_names if not name.startswith(HALF_WIDTH)]
+    count = len(result.column_names) - sum(1 for n in result.column_names if n.startswith(HALF_WIDTH))
+    widths: list[Sequence[float | None] | None] = [None] * count
+    for position, name in enumerate(result.column_names):
+        if name.startswith(HALF_WIDTH):
+            widths[int(name[len(HALF_WIDTH) :])] = result.column(position).to_pylist()
+    return Answer(result.select(list(range(len(shown)))), tuple(widths), receipt)

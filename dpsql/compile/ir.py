@@ -129,26 +129,27 @@ class Key:
 
 
 class Statistic(Enum):
-    """What an analyst asks of a measure."""
+    """What an analyst asks of the rows of a group. ROWS: how many; UNITS: of how many units; VALUES: how many of the
+    argument's values are not NULL; SUM, AVG: of those values."""
 
-    COUNT = "count"
+    ROWS = "rows"
+    UNITS = "units"
+    VALUES = "values"
     SUM = "sum"
     AVG = "avg"
-    UNITS = "units"
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One requested aggregate. `name`: its column in the released table (a1, a2, ...).
+    """One requested aggregate. `name`: its column in the released table (a1, a2, ...). `text`: as the analyst wrote it.
 
-    COUNT: the rows for which `argument` (a predicate; None = all rows) is true.
-    UNITS: the units that have such a row.
-    SUM, AVG: of the values of `argument` that are not NULL (a FILTER is folded into the argument).
+    argument: for ROWS and UNITS a predicate (None = every row), else the value (a FILTER is folded into it as CASE).
     """
 
     name: str
     statistic: Statistic
     argument: Scalar | None
+    text: str
     span: Span | None = None
 
 

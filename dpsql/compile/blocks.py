@@ -1,0 +1,136 @@
+"""What `resolve` hands to `lower`: blocks of private rows with every name bound, and the public tree around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from sqlglot import exp
+
+from dpsql.policy.model import Table
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """A table of the policy in FROM. `columns`: (name it is called by, its name in the policy)."""
+
+    table: Table
+    alias: str
+    columns: tuple[tuple[str, str], ...]
+    node: exp.Expression
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSource:
+    """A derived table or CTE of private rows. `columns`: (name it is called by, name of the block's item)."""
+
+    block: PrivateBlock
+    alias: str
+    columns: tuple[tuple[str, str], ...]
+    node: exp.Expression
+
+
+@dataclass(frozen=True, slots=True)
+class OtherSource:
+    """Anything else in the FROM of a private block; `lower` says what it thinks of it."""
+
+    node: exp.Expression
+    alias: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+Source = TableSource | BlockSource | OtherSource
+
+
+@dataclass(frozen=True, slots=True)
+class BoundJoin:
+    """One more FROM item. kind: INNER, LEFT, or any other word the text had. on: None for a comma or CROSS JOIN."""
+
+    kind: str
+    source: Source
+    on: exp.Expression | None
+    node: exp.Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One column of the SELECT list."""
+
+    name: str
+    tree: exp.Expression
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateBlock:
+    """A SELECT over at least one private table; expressions are bound. `ctes`: its public WITH entries."""
+
+    node: exp.Select
+    first: Source
+    joins: tuple[BoundJoin, ...]
+    where: exp.Expression | None
+    items: tuple[Item, ...]
+    groups: tuple[exp.Expression, ...]
+    having: exp.Expression | None
+    qualify: exp.Expression | None
+    order: tuple[exp.Ordered, ...]
+    ctes: tuple[exp.CTE, ...]
+    is_release: bool
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return (self.first, *(j.source for j in self.joins))
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateOther:
+    """A query over private rows that is no single SELECT (UNION and its like)."""
+
+    node: exp.Expression
+
+
+Private = PrivateBlock | PrivateOther
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """root: the statement. blocks: by id() of a node of `root`, the private queries that stand in public places."""
+
+    root: exp.Expression
+    blocks: Mapping[int, Private]
+
+
+def is_aggregate(node: exp.Expression) -> bool:
+    """Whether this node itself is an aggregate call (FILTER and its like included)."""
+    if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        return is_aggregate(cast(exp.Expression, node.this))
+    if isinstance(node, exp.Anonymous):
+        return str(node.name).lower() in _AGGREGATE_NAMES
+    return isinstance(node, exp.AggFunc | exp.CountIf)
+
+
+def aggregates(node: exp.Expression) -> Iterator[exp.Expression]:
+    """The outermost aggregates below `node`. A window's own function is none; its arguments may hold some."""
+    if isinstance(node, exp.Query):
+        return
+    if isinstance(node, exp.Window):
+        function = node.this
+        while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+            function = function.this
+        children = [*function.iter_expressions(), *(c for c in node.iter_expressions() if c is not node.this)]
+    elif is_aggregate(node):
+        yield node
+        return
+    else:
+        children = list(node.iter_expressions())
+    for child in children:
+        yield from aggregates(child)
+
+
+# Aggregates that sqlglot has no class for: without this a call would be taken for a function of one row.
+_AGGREGATE_NAMES = frozenset(
+    "arbitrary bitstring_agg bool_and bool_or entropy favg fsum geomean geometric_mean histogram histogram_exact"
+    " kahan_sum kurtosis kurtosis_pop list mad product reservoir_quantile sem skewness stats sumkahan"
+    " weighted_avg wavg approx_top_k first last any_value argmax argmin arg_max arg_min max_by min_by"
+    " arg_max_null arg_min_null count_star".split()
+)

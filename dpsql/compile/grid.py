@@ -1,0 +1,148 @@
+"""The grid of an aggregated value: integers k with x = step * k, lo <= k <= hi, and the SQL that puts a value on it.
+
+Noise is drawn on integers and sums are exact, so neither the low-order bits of a float nor the order of addition can
+show through (SUM over DOUBLE is never used: eight such values in eight runs, one unit worth 4,001, moved it by 8,001).
+Every value is clamped here once more, on its outermost expression, whatever its columns were clamped to. NaN is tested
+first (DuckDB orders it above infinity) and becomes NULL; infinities go to the bounds; NULL stays NULL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+
+from sqlglot import exp
+
+from dpsql.compile.ir import Facts, Scalar
+from dpsql.compile.trees import wrapped
+from dpsql.policy.facts import Kind, SqlType
+
+_MOST_POINTS = 1 << 40
+"""Of a DOUBLE grid: beyond it neither step nor noise would be felt."""
+_LARGEST = 1 << 51
+"""Of |k| on a DOUBLE grid: below it float64 division and rounding are monotone and exact enough (see `to_grid`)."""
+_DEFAULT_POINTS = 1 << 20
+_DECIMAL_DIGITS = 18
+"""A DECIMAL of at most so many digits is one 64-bit integer in DuckDB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """storage: how the engine holds k: as BIGINT (INTEGER and DOUBLE values) or as a DECIMAL of scale `digits`."""
+
+    lo: int
+    hi: int
+    step: Fraction
+    storage: Kind
+    digits: int = 0
+
+    @property
+    def span(self) -> int:
+        """M: the number of steps between the ends, at least 1 (a constant still has to be counted)."""
+        return max(self.hi - self.lo, 1)
+
+    def sum_type(self, value: SqlType, limit: int) -> SqlType:
+        """The type of a released sum. Whole numbers are BIGINT where 2^33 units with `limit` rows each would fit, so that
+        no table of people can overflow it; otherwise a wide DECIMAL."""
+        if self.storage is Kind.DECIMAL:
+            return SqlType(Kind.DECIMAL, 38, self.digits)
+        if value.kind is Kind.INTEGER and self.step == 1:
+            small = max(abs(self.lo), abs(self.hi)) * limit < 1 << 29
+            return SqlType(Kind.INTEGER) if small else SqlType(Kind.DECIMAL, 38, 0)
+        return SqlType(Kind.DOUBLE)
+
+
+def grid_of(facts: Facts) -> Grid:
+    """The grid of a bounded number: its own step for INTEGER and DECIMAL, else the policy's or (hi - lo) / 2^20 rounded
+    down to a power of two. Bounds move inward to it."""
+    lo, hi = facts.lo, facts.hi
+    assert isinstance(lo, Fraction) and isinstance(hi, Fraction)
+    if facts.type.kind is Kind.INTEGER and max(abs(lo), abs(hi)) < 1 << 62:
+        return _inward(lo, hi, Fraction(1), Kind.INTEGER)
+    if facts.type.kind is Kind.DECIMAL:
+        digits = facts.type.scale
+        if max(abs(lo), abs(hi)) * 10**digits < 10**_DECIMAL_DIGITS:
+            return _inward(lo, hi, Fraction(1, 10**digits), Kind.DECIMAL, digits)
+    step = facts.step or _power_of_two((hi - lo) / _DEFAULT_POINTS or max(abs(hi), Fraction(1)) / _DEFAULT_POINTS)
+    if (hi - lo) / step > _MOST_POINTS or max(abs(lo), abs(hi)) / step >= _LARGEST:
+        step = _power_of_two(max((hi - lo) / _DEFAULT_POINTS, max(abs(lo), abs(hi)) / (_LARGEST >> 1)))
+    return _inward(lo, hi, step, Kind.DOUBLE)
+
+
+def to_grid(value: Scalar, grid: Grid) -> exp.Expression:
+    """SQL for k, clamped; total for every value, NaN and infinities included.
+
+    For DOUBLE: with a = double(lo * step) and b = double(hi * step), a value strictly between a and b has
+    lo - 1/2 < x / step < hi + 1/2 in float64 too, since division is monotone and |k| < 2^51 keeps its error below 1/4.
+    So round gives lo..hi without a second clamp.
+    """
+    x = wrapped(value.tree)
+    if grid.storage is Kind.DECIMAL:
+        type_ = f"DECIMAL({_DECIMAL_DIGITS}, {grid.digits})"
+        lo, hi = (_decimal(k, grid.digits, type_) for k in (grid.lo, grid.hi))
+        return _clamped(x, lo, hi, x if _is_column(value) else _cast(x, type_, exp.TryCast))
+    if grid.storage is Kind.INTEGER:
+        lo, hi = (_integer(k) for k in (grid.lo, grid.hi))
+        return _clamped(x, lo, hi, x if _is_column(value) else _cast(x, "BIGINT", exp.TryCast))
+    if value.facts.type.kind is not Kind.DOUBLE:
+        x = _cast(x, "DOUBLE", exp.TryCast)
+    low, high = (_double(float(k * grid.step)) for k in (grid.lo, grid.hi))
+    k = exp.Round(this=exp.Div(this=x.copy(), expression=_double(float(grid.step)), typed=False, safe=False))
+    return exp.Case(
+        ifs=[
+            exp.If(this=exp.IsNan(this=x.copy()), true=exp.null()),
+            exp.If(this=exp.LTE(this=x.copy(), expression=low), true=_integer(grid.lo)),
+            exp.If(this=exp.GTE(this=x.copy(), expression=high), true=_integer(grid.hi)),
+        ],
+        default=_cast(k, "BIGINT", exp.TryCast),
+    )
+
+
+def _clamped(x: exp.Expression, lo: exp.Expression, hi: exp.Expression, inside: exp.Expression) -> exp.Expression:
+    """CASE, not LEAST and GREATEST: those ignore NULL in DuckDB (`LEAST(NULL, 900)` is 900)."""
+    return exp.Case(
+        ifs=[
+            exp.If(this=exp.LT(this=x.copy(), expression=lo.copy()), true=lo.copy()),
+            exp.If(this=exp.GT(this=x.copy(), expression=hi.copy()), true=hi.copy()),
+        ],
+        default=inside.copy(),
+    )
+
+
+def _inward(lo: Fraction, hi: Fraction, step: Fraction, storage: Kind, digits: int = 0) -> Grid:
+    low, high = ceil(lo / step), floor(hi / step)
+    if low > high:  # no grid point between the bounds: the nearest one stands for both
+        low = high = round(lo / step)
+    return Grid(low, high, step, storage, digits)
+
+
+def _power_of_two(x: Fraction) -> Fraction:
+    """The largest power of two that is at most x."""
+    exponent = x.numerator.bit_length() - x.denominator.bit_length()
+    power = Fraction(2) ** exponent
+    return power if power <= x else power / 2
+
+
+def _is_column(value: Scalar) -> bool:
+    return isinstance(value.tree, exp.Column)
+
+
+def _cast(x: exp.Expression, type_: str, kind: type[exp.Cast] = exp.Cast) -> exp.Expression:
+    return kind(this=x.copy(), to=exp.DataType.build(type_, dialect="duckdb"))
+
+
+def _integer(k: int) -> exp.Expression:
+    number = exp.Literal.number(str(abs(k)))
+    return _cast(exp.Neg(this=number) if k < 0 else number, "BIGINT")
+
+
+def _decimal(k: int, digits: int, type_: str) -> exp.Expression:
+    sign, text = "-" if k < 0 else "", str(abs(k)).rjust(digits + 1, "0")
+    return _cast(
+        exp.Literal.string(f"{sign}{text[: len(text) - digits]}.{text[len(text) - digits :]}".rstrip(".")), type_
+    )
+
+
+def _double(x: float) -> exp.Expression:
+    return _cast(exp.Literal.string(repr(x)), "DOUBLE")

@@ -1,0 +1,340 @@
+"""Lower a resolved statement into the IR, and refuse every form that has no node there. The one place that refuses form.
+
+Each SELECT block over private rows is either rows of units (it may stand in the FROM of another private block, and
+nowhere else) or a *release*: an aggregate whose noised output is public. Each maximal release block is cut out of the
+statement, and `SELECT ... FROM released_k` put in its place: everything above a release (HAVING, ORDER BY, LIMIT,
+arithmetic, windows, joins with public tables) becomes post-processing, which costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from sqlglot import exp
+
+from dpsql.compile import joins
+from dpsql.compile.blocks import (
+    BlockSource,
+    BoundJoin,
+    OtherSource,
+    PrivateBlock,
+    Resolved,
+    Source,
+    TableSource,
+    aggregates,
+    is_aggregate,
+)
+from dpsql.compile.ir import Facts, Filter, Join, JoinKind, Key, Project, Query, Relation, Release, Scalar, Scan, Scope
+from dpsql.compile.keys import GroupKey, public_keys
+from dpsql.compile.measures import Measures
+from dpsql.compile.parse import span_of
+from dpsql.compile.public import check_public
+from dpsql.compile.scalars import lower_scalar, narrow
+from dpsql.compile.trees import column, rebuild, without_parens
+from dpsql.compile.types import column_facts
+from dpsql.errors import refusal
+from dpsql.policy.facts import PublicFacts
+from dpsql.policy.model import Policy
+
+
+def lower(resolved: Resolved, policy: Policy, facts: PublicFacts) -> Query:
+    """The IR of a statement. Raises DP2xx where it has none."""
+    lowerer = _Lowerer(resolved, policy, facts)
+    outer = lowerer.place(resolved.root, at_top=True)
+    check_public(outer)
+    columns: list[str] | None = []
+    for item in outer.selects if isinstance(outer, exp.Query) else ():
+        star = isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+        columns = None if star or columns is None else [*columns, item.alias_or_name]
+    return Query(tuple(lowerer.releases), outer, tuple(columns) if columns is not None else None)
+
+
+# The clauses of a SELECT that a private block may have; those of a release are carried to the outer SQL.
+_ROW_CLAUSES = {"with_", "expressions", "from_", "joins", "where"}
+_RELEASE_CLAUSES = _ROW_CLAUSES | {"group", "having", "qualify", "order", "limit", "offset", "distinct"}
+_CLAUSE_NAMES = {"with_": "WITH", "from_": "FROM", "windows": "WINDOW", "laterals": "LATERAL", "sample": "SAMPLE"}
+
+
+class _Lowerer:
+    def __init__(self, resolved: Resolved, policy: Policy, facts: PublicFacts):
+        self.resolved, self.policy, self.facts = resolved, policy, facts
+        self.releases: list[Release] = []
+
+    def place(self, node: exp.Expression, *, at_top: bool = False) -> exp.Expression:
+        """`node`, a public part of the statement, with every release below it cut out (in place) and refusals raised."""
+        private = self.resolved.blocks.get(id(node))
+        if private is not None:
+            if not isinstance(private, PrivateBlock):
+                reason = "rows of several private queries cannot be combined here"
+                raise refusal(
+                    "DP221", reason, span=span_of(node), repair="aggregate each one first, then combine the results"
+                )
+            if private.is_release:
+                lowered = self._release(private)
+                if node.parent is not None:
+                    node.replace(lowered)
+                return lowered
+            raise self._rows_refused(private, at_top or isinstance(node.parent, exp.CTE | None))
+        if isinstance(node, exp.With) and node.args.get("recursive"):
+            raise refusal("DP240", "recursive queries are not answered", span=span_of(node))
+        for child in list(node.iter_expressions()):
+            if id(child) in self.resolved.blocks or any(True for _ in child.iter_expressions()):
+                self.place(child, at_top=at_top and isinstance(node, exp.Subquery))
+        return node
+
+    def _rows_refused(self, block: PrivateBlock, at_top: bool) -> Exception:
+        span = span_of(block.items[0].tree) if block.items else span_of(block.node)
+        if not at_top:
+            reason = "a subquery over private rows can stand only in the FROM of a query that aggregates them"
+            return refusal(
+                "DP220", reason, span=span_of(block.node), repair="aggregate in it, such as (SELECT AVG(x) FROM ...)"
+            )
+        if any(isinstance(n, exp.Window) for i in block.items for n in i.tree.walk()):
+            repair = "aggregate first; a window over the groups is free, such as RANK() OVER (ORDER BY COUNT(*))"
+            return refusal(
+                "DP222", "a window over rows of single units gives one row per unit", span=span, repair=repair
+            )
+        repair = "aggregate them: COUNT(*), SUM(column), AVG(column), with GROUP BY where you want groups"
+        return refusal("DP201", f"this returns rows of single {self.policy.unit}s", span=span, repair=repair)
+
+    # -- releases -----------------------------------------------------------------------------------------------
+
+    def _release(self, block: PrivateBlock) -> exp.Select:
+        """Cut a release out; returns the public SELECT over it."""
+        ctes = [self.place(cte) for cte in block.ctes]
+        self._check_clauses(block, _RELEASE_CLAUSES)
+        relation, scope, driving = self._relation(block)
+        narrowed = self._narrowed(block, scope)
+        keys = self._keys(block, scope, narrowed)
+        name = f"released_{len(self.releases) + 1}"
+        measures = Measures(block, self.policy, scope, narrowed)
+        post = _PostProcessing(self, block, name, keys, measures)
+        outer = self._outer(block, post, ctes)
+        if not measures.found:
+            reason = "there is no aggregate here; the groups alone are not answered"
+            raise refusal("DP221", reason, span=span_of(block.node), repair="add COUNT(*) to the SELECT list")
+        public = public_keys(block, keys, scope, self.policy) if keys else None
+        release = Release(
+            name, relation, driving, tuple(k.key for k in keys), public, tuple(measures.found), span_of(block.node)
+        )
+        self.releases.append(release)
+        return outer
+
+    def _outer(self, block: PrivateBlock, post: _PostProcessing, ctes: Sequence[exp.Expression]) -> exp.Select:
+        node = block.node
+        outer = exp.select(*(exp.alias_(post(i.tree), i.name, quoted=True) for i in block.items))
+        outer = outer.from_(exp.to_table(post.released))
+        if ctes:
+            outer.set("with_", exp.With(expressions=list(ctes)))
+        if block.having is not None:
+            outer.set("where", exp.Where(this=post(block.having)))
+        if block.qualify is not None:
+            outer.set("qualify", exp.Qualify(this=post(block.qualify)))
+        if block.order:
+            outer.set("order", exp.Order(expressions=[rebuild(o, post) for o in block.order]))
+        for clause in ("limit", "offset", "distinct"):
+            if node.args.get(clause):
+                outer.set(clause, node.args[clause].copy())
+        return outer
+
+    def _keys(self, block: PrivateBlock, scope: Scope, narrowed: Scope) -> list[GroupKey]:
+        found: list[GroupKey] = []
+        for tree in block.groups:
+            meaning = without_parens(tree)
+            if any(k.tree == meaning for k in found):
+                continue
+            if isinstance(tree, exp.Rollup | exp.Cube | exp.GroupingSets):
+                repair = "ask for each grouping in a statement of its own"
+                raise refusal(
+                    "DP221", "ROLLUP, CUBE and GROUPING SETS are not answered", span=span_of(tree), repair=repair
+                )
+            inner = next(aggregates(tree), None)
+            if inner is not None or any(isinstance(n, exp.Window | exp.Query) for n in tree.walk()):
+                raise refusal("DP203", "GROUP BY takes expressions of single rows only", span=span_of(tree))
+            self._check_units(block, tree, grouping=True)
+            scalar = lower_scalar(tree, scope)
+            key = Key(f"k{len(found) + 1}", scalar)
+            found.append(GroupKey(meaning, key, lower_scalar(tree, narrowed).facts))
+        return found
+
+    def _check_units(self, block: PrivateBlock, tree: exp.Expression, *, grouping: bool = False) -> None:
+        """Refuse the unit as a key, and any use of a unit column that the policy does not list."""
+        for used in tree.find_all(exp.Column):
+            source = next((s for s in block.sources if s.alias == used.table), None)
+            if not isinstance(source, TableSource):
+                continue
+            if grouping and tree is used and joins.is_unit(source, used.name, self.policy):
+                reason = f"grouping by {used.name} gives one row per {self.policy.unit}"
+                raise refusal("DP206", reason, span=span_of(used), repair=f"count them: COUNT(DISTINCT {used.name})")
+            if used.name not in source.table.columns:
+                reason = f"{used.name} identifies the {self.policy.unit} and is not listed in the policy"
+                repair = f"it can be counted: COUNT(DISTINCT {used.name})"
+                raise refusal("DP206", reason, span=span_of(used), repair=repair)
+
+    # -- relations ----------------------------------------------------------------------------------------------
+
+    def _relation(self, block: PrivateBlock) -> tuple[Relation, Scope, str]:
+        """The rows of a block, the columns its expressions may use, and the alias of its driving scan."""
+        relation, scope, drives = self._source(block.first)
+        for join in block.joins:
+            relation, scope = self._join(block, relation, scope, join, drives)
+        driving = joins.driving_source(block, self.policy, self.facts, scope)
+        if block.where is not None:
+            self._check_row_expression(block, block.where, "WHERE")
+            relation = Filter(relation, lower_scalar(block.where, scope))
+        return relation, scope, drives[driving.alias]
+
+    def _join(
+        self, block: PrivateBlock, left: Relation, scope: Scope, join: BoundJoin, drives: dict[str, str]
+    ) -> tuple[Relation, Scope]:
+        if join.kind not in ("INNER", "LEFT"):
+            repair = "use JOIN ... ON or LEFT JOIN ... ON, with the private table on the left"
+            raise refusal(
+                "DP212", f"{join.kind} JOIN over private rows is not answered", span=span_of(join.node), repair=repair
+            )
+        right, columns, more = self._source(join.source)
+        if (
+            join.kind == "LEFT"
+            and not joins.is_public(join.source)
+            and all(joins.is_public(s) for s in _before(block, join))
+        ):
+            reason = "rows of the left table without a partner belong to nobody"
+            raise refusal(
+                "DP212", reason, span=span_of(join.node), repair="put the private table on the left, or use JOIN"
+            )
+        drives.update(more)
+        optional = join.kind == "LEFT"
+        joined = {**scope, **(_nullable(columns) if optional else columns)}
+        on: exp.Expression = join.on if join.on is not None else exp.true()
+        self._check_row_expression(block, on, "ON")
+        predicate = lower_scalar(on, {**scope, **columns})
+        return Join(JoinKind.LEFT if optional else JoinKind.INNER, left, right, predicate), joined
+
+    def _source(self, source: Source) -> tuple[Relation, Scope, dict[str, str]]:
+        """One FROM item: its relation, its columns, and (alias, alias of its driving scan) where it is private."""
+        if isinstance(source, TableSource):
+            table, types = source.table, self.facts.tables[source.table.name].types
+            columns = {
+                (source.alias, name): column_facts(declared, types[name], table)
+                for name, declared in table.columns.items()
+            }
+            return Scan(table.name, source.alias, table.public), columns, {source.alias: source.alias}
+        if isinstance(source, BlockSource):
+            return self._derived(source)
+        raise self._other_refused(source)
+
+    def _derived(self, source: BlockSource) -> tuple[Relation, Scope, dict[str, str]]:
+        block = source.block
+        self._check_clauses(block, _ROW_CLAUSES)
+        relation, scope, driving = self._relation(block)
+        narrowed = self._narrowed(block, scope)
+        items: list[tuple[str, Scalar]] = []
+        columns: dict[tuple[str, str], Facts] = {}
+        for item in block.items:
+            self._check_row_expression(block, item.tree, "SELECT")
+            scalar = lower_scalar(item.tree, scope)
+            if (source.alias, item.name) in columns:
+                reason = f'two columns of this subquery are called "{item.name}"'
+                raise refusal("DP112", reason, span=span_of(item.tree), repair="give one of them another name with AS")
+            items.append((item.name, scalar))
+            seen = lower_scalar(item.tree, narrowed).facts
+            columns[source.alias, item.name] = seen if seen.type == scalar.facts.type else scalar.facts
+        return Project(relation, source.alias, tuple(items)), columns, {source.alias: driving}
+
+    def _other_refused(self, source: OtherSource) -> Exception:
+        span = span_of(source.node)
+        if isinstance(source.node, exp.Subquery) or (
+            isinstance(source.node, exp.Table) and source.node.name and not source.node.db
+        ):
+            reason = "a query result cannot be joined with private rows"
+            repair = "join tables of the policy by key, or aggregate the private rows first and join the result"
+            return refusal("DP211", reason, span=span, repair=repair)
+        return refusal(
+            "DP212", "this cannot stand in FROM beside private rows", span=span, repair="name tables of the policy"
+        )
+
+    def _narrowed(self, block: PrivateBlock, scope: Scope) -> Scope:
+        """What holds for the rows that pass WHERE and the inner joins."""
+        for join in block.joins:
+            if join.kind == "INNER" and join.on is not None:
+                scope = narrow(scope, join.on)
+        return narrow(scope, block.where) if block.where is not None else scope
+
+    # -- checks -------------------------------------------------------------------------------------------------
+
+    def _check_row_expression(self, block: PrivateBlock, tree: exp.Expression, clause: str) -> None:
+        """An expression of single rows: no aggregate, window or subquery, no unlisted unit column."""
+        for node in tree.walk():
+            if isinstance(node, exp.Query | exp.Exists):
+                reason = f"a subquery in {clause} of a query over private rows is not answered"
+                repair = "join the public table instead, or list the values: IN (...)"
+                raise refusal("DP220", reason, span=span_of(node), repair=repair)
+            if isinstance(node, exp.Window):
+                raise refusal("DP222", "a window over rows of single units is not answered", span=span_of(node))
+            if is_aggregate(node):
+                repair = "filter groups with HAVING" if clause == "WHERE" else "aggregate in the outer query"
+                raise refusal("DP203", f"an aggregate cannot stand in {clause}", span=span_of(node), repair=repair)
+        self._check_units(block, tree)
+
+    def _check_clauses(self, block: PrivateBlock, allowed: set[str]) -> None:
+        for clause, value in block.node.args.items():
+            if not value or clause in allowed:
+                continue
+            shown = _CLAUSE_NAMES.get(clause, clause.rstrip("_").upper())
+            where = span_of(value) if isinstance(value, exp.Expression) else span_of(block.node)
+            repair = "put it on the aggregated result instead" if clause in _RELEASE_CLAUSES else "leave it out"
+            raise refusal("DP221", f"{shown} over private rows is not answered", span=where, repair=repair)
+        distinct = block.node.args.get("distinct")
+        if distinct is not None and distinct.args.get("on") is not None:
+            raise refusal("DP221", "DISTINCT ON is not answered", span=span_of(distinct), repair="use GROUP BY")
+
+
+class _PostProcessing:
+    """Rewrites an expression of a release block into one over `released_k`: keys and aggregates become its columns."""
+
+    def __init__(
+        self, lowerer: _Lowerer, block: PrivateBlock, released: str, keys: Sequence[GroupKey], measures: Measures
+    ):
+        self.lowerer, self.block, self.released = lowerer, block, released
+        self.keys, self.measures = keys, measures
+
+    def __call__(self, node: exp.Expression) -> exp.Expression:
+        meaning = without_parens(node)
+        for key in self.keys:
+            if key.tree == meaning:
+                return column(self.released, key.key.name)
+        if isinstance(node, exp.Query):
+            return self.lowerer.place(node)
+        if isinstance(node, exp.Window):
+            return rebuild(node, lambda child: self._function(child) if child is node.this else self(child))
+        if is_aggregate(node):
+            return column(self.released, self.measures.add(node).name)
+        if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+            raise refusal(
+                "DP201", "a star here means rows of single units", span=span_of(node), repair="name keys and aggregates"
+            )
+        if isinstance(node, exp.Column):
+            repair = f"add {node.name} to GROUP BY, or aggregate it"
+            raise refusal(
+                "DP202", f'"{node.name}" is neither grouped nor aggregated', span=span_of(node), repair=repair
+            )
+        return rebuild(node, self)
+
+    def _function(self, node: exp.Expression) -> exp.Expression:
+        """A window's own function: not an aggregate over rows, but its arguments may be."""
+        inner = node
+        if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+            return rebuild(inner, lambda c: self._function(c) if c is node.this else self(c))
+        return rebuild(inner, lambda c: c.copy() if isinstance(c, exp.Star) else self(c))
+
+
+def _before(block: PrivateBlock, join: BoundJoin) -> list[Source]:
+    position = next(i for i, j in enumerate(block.joins) if j is join)
+    return [block.first, *(j.source for j in block.joins[:position])]
+
+
+def _nullable(columns: Scope) -> Scope:
+    from dataclasses import replace
+
+    return {name: replace(facts, nullable=True) for name, facts in columns.items()}

@@ -1,0 +1,145 @@
+"""The aggregates of a release: which are answered, and what each needs of a row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from dpsql.compile import joins
+from dpsql.compile.blocks import PrivateBlock
+from dpsql.compile.ir import Facts, Measure, Scalar, Scope, Statistic
+from dpsql.compile.parse import span_of
+from dpsql.compile.scalars import lower_scalar
+from dpsql.compile.trees import wrapped
+from dpsql.errors import Span, refusal
+from dpsql.policy.facts import Kind
+from dpsql.policy.model import Policy
+
+_ANSWERED = "COUNT, COUNT_IF, SUM, AVG and COUNT(DISTINCT ...) of the privacy unit"
+
+
+class Measures:
+    """Collects the aggregates of one block; equal ones are one measure, hence one noise."""
+
+    def __init__(self, block: PrivateBlock, policy: Policy, scope: Scope, narrowed: Scope):
+        self.block, self.policy, self.scope, self.narrowed = block, policy, scope, narrowed
+        self.found: list[Measure] = []
+
+    def add(self, node: exp.Expression) -> Measure:
+        """The measure of an aggregate call. Raises DP203, DP204."""
+        text = node.sql(dialect="duckdb", comments=False)
+        call, condition = node, None
+        while isinstance(call, exp.Filter):
+            more = call.expression.this
+            condition = more if condition is None else exp.And(this=wrapped(more), expression=wrapped(condition))
+            call = call.this
+        statistic, argument = self._statistic(call, condition, span_of(node))
+        for measure in self.found:
+            same = measure.argument is None if argument is None else _same(measure.argument, argument)
+            if measure.statistic is statistic and same:
+                return measure
+        measure = Measure(f"a{len(self.found) + 1}", statistic, argument, text, span_of(node))
+        self.found.append(measure)
+        return measure
+
+    def _statistic(
+        self, call: exp.Expression, condition: exp.Expression | None, span: Span | None
+    ) -> tuple[Statistic, Scalar | None]:
+        match call:
+            case exp.CountIf():
+                predicate = (
+                    call.this if condition is None else exp.And(this=wrapped(call.this), expression=wrapped(condition))
+                )
+                return Statistic.ROWS, self._predicate(predicate)
+            case exp.Count() if call.args.get("expressions"):
+                raise refusal("DP203", "COUNT takes one argument", span=span)
+            case exp.Count() if call.this is None or isinstance(call.this, exp.Star):
+                return Statistic.ROWS, self._predicate(condition)
+            case exp.Count() if isinstance(call.this, exp.Distinct):
+                self._check_unit(call.this, span)
+                return Statistic.UNITS, self._predicate(condition)
+            case exp.Count():
+                return Statistic.VALUES, self._value(call.this, condition)
+            case exp.Sum() | exp.Avg():
+                return (Statistic.SUM if isinstance(call, exp.Sum) else Statistic.AVG), self._bounded(
+                    call, condition, span
+                )
+            case _:
+                name = (
+                    call.name
+                    if isinstance(call, exp.Anonymous)
+                    else call.sql_name()
+                    if isinstance(call, exp.Func)
+                    else "this"
+                )
+                repair = f"the aggregates answered are {_ANSWERED}"
+                raise refusal("DP203", f"{name} over private rows is not answered", span=span, repair=repair)
+
+    def _check_unit(self, distinct: exp.Distinct, span: Span | None) -> None:
+        """COUNT(DISTINCT x) is answered where x is, unchanged, the unit of the row."""
+        columns = distinct.expressions
+        column = columns[0].unnest() if len(columns) == 1 else None
+        if isinstance(column, exp.Column):
+            source = next((s for s in self.block.sources if s.alias == column.table), None)
+            if source is not None and joins.is_unit(source, column.name, self.policy):
+                return
+        reason = f"COUNT(DISTINCT ...) is answered for the {self.policy.unit} only"
+        raise refusal("DP203", reason, span=span, repair="count rows with COUNT(*), or count the units")
+
+    def _predicate(self, condition: exp.Expression | None) -> Scalar | None:
+        if condition is None:
+            return None
+        self._check_row(condition)
+        return lower_scalar(condition, self.scope)
+
+    def _value(self, argument: exp.Expression, condition: exp.Expression | None) -> Scalar:
+        """The argument, NULL where a FILTER is not true; facts as they are after WHERE, where the types agree."""
+        self._check_row(argument)
+        if condition is not None:
+            self._check_row(condition)
+            argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
+        scalar = lower_scalar(argument, self.scope)
+        narrowed = lower_scalar(argument, self.narrowed).facts
+        # The form stays proved for every row: an engine may evaluate an expression before its filter.
+        return replace(scalar, facts=narrowed) if narrowed.type == scalar.facts.type else scalar
+
+    def _bounded(self, call: exp.Expression, condition: exp.Expression | None, span: Span | None) -> Scalar:
+        argument = call.this
+        if isinstance(argument, exp.Distinct):
+            raise refusal(
+                "DP203", "SUM and AVG of DISTINCT values are not answered", span=span, repair="leave DISTINCT out"
+            )
+        value = self._value(argument, condition)
+        if value.facts.type.kind is Kind.BOOLEAN:
+            value = self._value(exp.cast(argument.copy(), exp.DataType.build("BIGINT")), condition)
+        if not value.facts.is_numeric:
+            repair = "cast it, or sum a numeric column"
+            raise refusal("DP232", f"{value.facts.type} values cannot be summed", span=span_of(argument), repair=repair)
+        if not value.facts.is_bounded:
+            raise self._unbounded(argument, value.facts)
+        return value
+
+    def _unbounded(self, argument: exp.Expression, facts: Facts) -> Exception:
+        names = sorted({c.name for c in argument.find_all(exp.Column)})
+        shown = argument.sql(dialect="duckdb", comments=False)
+        plain = "".join(f"{n}" for n in names) if isinstance(argument, exp.Column) else shown
+        reason = f"{plain} has no bounds, so one {self.policy.unit} could move the result without limit"
+        repair = (
+            f"give bounds: LEAST(GREATEST({plain}, 0), 100), or ask the owner for bounds of {', '.join(names) or 'it'}"
+        )
+        return refusal("DP204", reason, span=span_of(argument), repair=repair)
+
+    def _check_row(self, tree: exp.Expression) -> None:
+        from dpsql.compile.blocks import is_aggregate
+
+        for node in tree.walk():
+            if is_aggregate(node) or isinstance(node, exp.Window | exp.Query | exp.Exists):
+                raise refusal("DP203", "an aggregate takes an expression of single rows", span=span_of(node))
+            if isinstance(node, exp.Column) and (node.table, node.name) not in self.scope:
+                repair = f"it can be counted: COUNT(DISTINCT {node.name})"
+                raise refusal("DP206", f"{node.name} is not listed in the policy", span=span_of(node), repair=repair)
+
+
+def _same(left: Scalar | None, right: Scalar) -> bool:
+    return left is not None and left.tree == right.tree

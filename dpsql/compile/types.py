@@ -1,0 +1,34 @@
+"""What the policy and the snapshot say of a column's values."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+
+from dpsql.compile.ir import Facts
+from dpsql.policy.facts import Kind, SqlType
+from dpsql.policy.model import Column, Table, Value
+
+
+def column_facts(column: Column, type_: SqlType, table: Table) -> Facts:
+    """The facts of a column as the snapshot holds it: clamped to its bounds, NULL possible.
+
+    Bounds of a public table's columns were verified. `values` are the keys a column can give: private rows may hold
+    others, so they bound no number (only `bounds` do, which the snapshot enforces).
+    """
+    lo = hi = None
+    if column.bounds is not None:
+        lo, hi = (_ordered(v, type_.kind) for v in column.bounds)
+    domain = tuple(sorted(column.values)) if column.values is not None and not table.public else None  # type: ignore[type-var]
+    step = Fraction(column.step) if column.step is not None and type_.kind is Kind.DOUBLE else None
+    return Facts(type_, lo, hi, domain, nullable=True, step=step)
+
+
+def _ordered(value: Value, kind: Kind) -> Fraction | date | datetime:
+    if isinstance(value, datetime) or (isinstance(value, date) and kind is Kind.DATE):
+        return value
+    if isinstance(value, date):  # a date as the bound of a TIMESTAMP column
+        return datetime(value.year, value.month, value.day)
+    assert isinstance(value, int | Decimal)
+    return Fraction(value)

@@ -1,0 +1,71 @@
+"""Releases as the ledger keeps them: their fingerprint, their bytes, and empty ones to bind the outer SQL with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pyarrow as pa
+
+from dpsql.compile.gate import SealedSql
+from dpsql.compile.plan import HALF_WIDTH, PrivatePlan, ReleasePlan, output_type
+from dpsql.policy.facts import Kind, SqlType
+from dpsql.vault.noise import Noisy
+
+
+def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str) -> str:
+    """What makes two releases the same: the canonical inner SQL (tables, predicates, keys, limits and bounds stand in it;
+    the analyst's aliases and formatting do not), the mechanism of every slot, its price, and the snapshot.
+
+    Giving a stored answer again is free because it is the same random variable: nothing new is learnt of any unit.
+    """
+    slots = [
+        [s.kind.value, str(s.norms.l1), str(s.epsilon), [m.name + m.statistic.value for m in s.outputs]]
+        for s in plan.slots
+    ]
+    text = json.dumps([1, snapshot, plan.strategy, statement.text, slots])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def dumps(noisy: Noisy) -> bytes:
+    """Noisy answer -> bytes (an Arrow stream). It holds nothing exact."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, noisy.schema) as writer:
+        writer.write_table(noisy)
+    return bytes(sink.getvalue())
+
+
+def loads(stored: bytes) -> Noisy:
+    """The inverse of `dumps`."""
+    return pa.ipc.open_stream(stored).read_all().combine_chunks()
+
+
+def empty_tables(plan: PrivatePlan) -> dict[str, pa.Table]:
+    """The released tables without rows: their types are fixed by query and policy."""
+    tables = {}
+    for release in plan.releases:
+        fields = [(k.name, arrow_type(k.scalar.facts.type)) for k in release.release.keys]
+        types = {m.name: output_type(m, s, release.limit) for s in release.slots for m in s.outputs}
+        fields += [(m.name, arrow_type(types[m.name])) for m in release.release.measures]
+        fields += [(m.name + HALF_WIDTH, pa.float64()) for m in release.release.measures]
+        tables[release.release.name] = pa.schema(fields).empty_table()
+    return tables
+
+
+def arrow_type(type_: SqlType) -> pa.DataType:
+    """The Arrow type of a column."""
+    match type_.kind:
+        case Kind.DECIMAL:
+            return pa.decimal128(type_.width, type_.scale)
+        case kind:
+            return _ARROW[kind]
+
+
+_ARROW: dict[Kind, pa.DataType] = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INTEGER: pa.int64(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.VARCHAR: pa.string(),
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMP: pa.timestamp("us"),
+}

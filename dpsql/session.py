@@ -1,0 +1,247 @@
+"""One query, end to end. Start reading here.
+
+    parse      text -> canonical tree; one statement, else DP1xx
+    resolve    names -> the policy's tables and columns
+    lower      tree -> IR; every form without a node is refused (DP2xx)
+    plan       IR -> limits, slots, price; then check() proves the price from the plan alone
+    rewrite    plan -> sealed SQL for the private engine and for the outer one
+    (stored?   the same releases were paid for before: their stored answers are given again, free)
+    charge     committed to disk before any engine is asked about private rows; never refunded
+    release    the private engine runs the inner SQL; noise is added; exact values are dropped
+    answer     the outer engine, which has never seen a private row, finishes the statement
+
+Everything before `charge` is a function of the text, parameters, settings, policy, public tables and ledger. The price,
+the strategy, every message and every type are decided there, so none of them can depend on a private row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow as pa
+
+from dpsql import releases, shows
+from dpsql.answer import Answer, Receipt, finished
+from dpsql.compile import statement as statements
+from dpsql.compile.ir import PublicKeys
+from dpsql.compile.lower import lower
+from dpsql.compile.parse import Parameter, parse
+from dpsql.compile.plan import PrivatePlan, check, plan
+from dpsql.compile.resolve import resolve
+from dpsql.compile.rewrite import Rewritten, count_keys_sql, rewrite
+from dpsql.errors import Error, located, refusal
+from dpsql.explain import explain
+from dpsql.ledger import Balance, Charge, Ledger
+from dpsql.policy.load import load_policy
+from dpsql.policy.model import Policy
+from dpsql.settings import Settings
+from dpsql.vault.engine import EngineFailure
+from dpsql.vault.noise import Noisy, release
+from dpsql.vault.open import Engines, open_engines
+from dpsql.vault.second_parser import check as second_check
+from dpsql.vault.snapshot import Snapshot, find, prepare
+
+_owner_log = logging.getLogger("dpsql.owner")
+
+Parameters = Sequence[Parameter] | Mapping[str, Parameter] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A statement as far as it goes without a charge."""
+
+    plan: PrivatePlan
+    rewritten: Rewritten
+
+    @property
+    def inner_sql(self) -> list[str]:
+        return [s.text for s in self.rewritten.inner]
+
+
+class Session:
+    """One analyst's use of one snapshot under one policy and one account. One statement at a time."""
+
+    def __init__(self, policy: Policy, snapshot: Snapshot, engines: Engines, ledger: Ledger):
+        self.policy, self.snapshot = policy, snapshot
+        self.settings = Settings(policy)
+        self._engines, self._ledger = engines, ledger
+
+    # -- the path of one query ----------------------------------------------------------------------------------
+
+    def execute(self, sql: str, parameters: Parameters = None, *, name: str = "") -> Answer:
+        """Answer one statement. Raises dpsql.Error; DP1xx, DP2xx and DP4xx mean that nothing was charged."""
+        try:
+            match statements.read(sql):
+                case statements.Select():
+                    return self._answer(self.compile(sql, parameters, name=name))
+                case statements.Explain(text=text):
+                    return shows.of_lines("explain", self.explain(text, parameters))
+                case other:
+                    return self._command(other)
+        except Error as error:
+            raise located(error, sql, name) from None
+
+    def compile(self, sql: str, parameters: Parameters = None, *, name: str = "") -> Compiled:
+        """Everything before the charge."""
+        source = sql
+        try:
+            parsed = parse(sql, parameters)
+            source = parsed.text
+            query = lower(resolve(parsed, self.policy), self.policy, self.snapshot.facts)
+            epsilon = self.settings.epsilon
+            priced = plan(query, self.policy, epsilon, self._count_keys)
+            check(priced, self.policy, epsilon)
+            rewritten = rewrite(priced)
+            for sealed in (*rewritten.inner, rewritten.outer):
+                second_check(sealed.text, sealed.tables, sealed.functions)
+            self._bind(priced, rewritten)
+        except Error as error:
+            raise located(error, source, name) from None
+        return Compiled(priced, rewritten)
+
+    def _answer(self, compiled: Compiled) -> Answer:
+        released, charged = self._releases(compiled)
+        try:
+            result = self._engines.outer.run(compiled.rewritten.outer.text, released)
+        except EngineFailure as failure:
+            reason = f"the released results cannot answer this: {failure.detail}"
+            raise refusal("DP502", reason, repair="the releases are stored: mend the rest, and they are free") from None
+        return finished(result, self._receipt(compiled, charged))
+
+    def _releases(self, compiled: Compiled) -> tuple[dict[str, Noisy], Fraction]:
+        """Stored releases where they were paid for, new ones for a charge."""
+        found: dict[str, Noisy] = {}
+        missing = []
+        for planned, sealed in zip(compiled.plan.releases, compiled.rewritten.inner, strict=True):
+            fingerprint = releases.fingerprint(planned, sealed, self.snapshot.facts.snapshot)
+            stored = self._ledger.find(fingerprint, self.snapshot.facts.snapshot)
+            if stored is not None:
+                found[planned.release.name] = releases.loads(stored)
+            else:
+                missing.append((fingerprint, planned, sealed))
+        price = sum((planned.epsilon for _, planned, _ in missing), Fraction(0))
+        if missing:
+            charge = Charge(
+                epsilon=price,
+                delta=Fraction(0),
+                statement=compiled.rewritten.outer.text + "".join(f"\n-- {s}" for s in compiled.inner_sql),
+                fingerprint=" ".join(f for f, _, _ in missing),
+                snapshot=self.snapshot.facts.snapshot,
+                policy=self.policy.digest,
+            )
+            identity = self._ledger.charge(charge)
+            try:
+                new = {f: (p.release.name, release(self._engines.private, s, p)) for f, p, s in missing}
+            except EngineFailure as failure:
+                self._ledger.fail(identity)
+                _owner_log.error("charge %d: %s", identity, failure.detail)
+                word = "was interrupted" if failure.interrupted else "could not be finished"
+                raise refusal("DP501", f"the statement {word}; its charge stays") from None
+            self._ledger.finish(identity, {f: releases.dumps(noisy) for f, (_, noisy) in new.items()})
+            found |= dict(new.values())
+        return found, price
+
+    def _count_keys(self, keys: PublicKeys, limit: int | None) -> int:
+        """How many public keys there are: the one question that planning asks of the public tables."""
+        sealed = count_keys_sql(keys.tree, limit)
+        try:
+            return int(self._engines.outer.run(sealed.text, {}).column(0)[0].as_py())
+        except EngineFailure:
+            raise refusal("DP901", "the public keys cannot be listed") from None
+
+    def _bind(self, priced: PrivatePlan, rewritten: Rewritten) -> None:
+        """Let the outer engine bind the outer SQL over empty releases: its mistakes are found before they cost."""
+        try:
+            self._engines.outer.bind(rewritten.outer.text, releases.empty_tables(priced))
+        except EngineFailure as failure:
+            raise refusal("DP502", f"the statement does not fit its results: {failure.detail}") from None
+
+    def _receipt(self, compiled: Compiled, charged: Fraction) -> Receipt:
+        balance = self._ledger.balance()
+        return Receipt(
+            epsilon=charged,
+            delta=Fraction(0),
+            remaining_epsilon=balance.remaining_epsilon,
+            remaining_delta=balance.remaining_delta,
+            releases=tuple(r.release.name for r in compiled.plan.releases),
+            policy=self.policy.digest,
+            snapshot=self.snapshot.facts.snapshot,
+        )
+
+    # -- everything else ----------------------------------------------------------------------------------------
+
+    def explain(self, sql: str, parameters: Parameters = None) -> str:
+        """The plan of a statement, both SQLs, its price and expected error. Free."""
+        compiled = self.compile(sql, parameters)
+        return explain(compiled.plan, compiled.rewritten)
+
+    def _command(self, command: statements.Statement) -> Answer:
+        """SET, RESET, SHOW, DESCRIBE: answered from the policy, the settings and the ledger."""
+        match command:
+            case statements.Set(name=name, value=value):
+                self.settings.set(name, value)
+                return shows.of_settings(self.settings)
+            case statements.Reset(name=name):
+                self.settings.reset(name)
+                return shows.of_settings(self.settings)
+            case statements.Show(what="budget"):
+                return shows.of_budget(self.policy, self.budget())
+            case statements.Show(what="settings"):
+                return shows.of_settings(self.settings)
+            case statements.Show():
+                return shows.of_tables(self.policy)
+            case statements.Describe(table=table):
+                return shows.of_columns(self.policy, self.snapshot.facts, table)
+        raise refusal("DP103", "this is not a statement that dpsql answers")
+
+    def statements(self, script: str, name: str = "") -> list[str]:
+        """The statements of a script, each padded so that positions count in the script."""
+        try:
+            return [source.text for source in statements.split(script)]
+        except Error as error:
+            raise located(error, script, name) from None
+
+    def budget(self) -> Balance:
+        """What the account has spent and has left."""
+        return self._ledger.balance()
+
+    def vocabulary(self) -> shows.Vocabulary:
+        """Names to complete: of the policy and the language, never of data."""
+        return shows.vocabulary(self.policy, self.settings)
+
+    def cancel(self) -> None:
+        """Interrupt the running statement, from another thread. Its charge stays."""
+        self._engines.private.cancel()
+        self._engines.outer.cancel()
+
+    def close(self) -> None:
+        """Close engines and ledger. Idempotent."""
+        self._engines.close()
+        self._ledger.close()
+
+
+def open_session(
+    policy: str | Path,
+    database: str | Path | None = None,
+    *,
+    ledger: str | Path | None = None,
+    analyst: str | None = None,
+    prepare: str = "auto",
+) -> Session:
+    """Load the policy, find or make the snapshot, open the account. See `dpsql.connect`."""
+    if prepare not in ("auto", "required"):
+        raise refusal("DP120", f'prepare is "auto" or "required", not "{prepare}"')
+    loaded = load_policy(policy)
+    snapshot = find(loaded)
+    if snapshot is None:
+        snapshot = _first_snapshot(loaded, database, prepare)
+    account = _open_account(loaded, snapshot, ledger)
+    try:
+        return Session(loaded, snapshot, open_engines(snapshot), account)
+    except BaseException:
+        account.close()
+        raise

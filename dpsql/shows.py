@@ -1,0 +1,116 @@
+"""Answers about the policy, the settings and the budget: SHOW, DESCRIBE, SET, and the words to complete. All are free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dpsql.answer import Answer
+from dpsql.errors import nearest, refusal
+from dpsql.ledger import Balance
+from dpsql.policy.facts import PublicFacts
+from dpsql.policy.model import Path, Policy, Table
+from dpsql.privacy.accounting import show_amount
+from dpsql.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Names to complete: of the policy and the language, never of data."""
+
+    tables: Mapping[str, tuple[str, ...]]
+    functions: tuple[str, ...]
+    settings: tuple[str, ...]
+
+
+AGGREGATES = ("COUNT", "COUNT_IF", "SUM", "AVG")
+
+
+def vocabulary(policy: Policy, settings: Settings, functions: tuple[str, ...]) -> Vocabulary:
+    """What a front end may offer while somebody types."""
+    tables = {name: visible_columns(table) for name, table in policy.tables.items()}
+    return Vocabulary(tables, AGGREGATES + functions, tuple(settings.shown()))
+
+
+def visible_columns(table: Table) -> tuple[str, ...]:
+    """The columns that statements can name; a unit column that the policy does not list can be counted."""
+    names = list(table.columns)
+    if isinstance(table.unit, str) and not table.every_row_is_a_unit and table.unit not in names:
+        names.append(table.unit)
+    return tuple(names)
+
+
+def of_lines(column: str, text: str) -> Answer:
+    """A text, one row per line."""
+    return Answer(pa.table({column: pa.array(text.splitlines(), pa.string())}))
+
+
+def of_settings(settings: Settings) -> Answer:
+    """SHOW SETTINGS."""
+    rows = settings.shown()
+    return Answer(pa.table({"setting": list(rows), "value": [str(v) for v in rows.values()]}))
+
+
+def of_budget(policy: Policy, balance: Balance) -> Answer:
+    """SHOW BUDGET."""
+    rows = {
+        "account": [policy.budget.account, policy.budget.account],
+        "amount": ["epsilon", "delta"],
+        "total": [show_amount(balance.epsilon), show_amount(balance.delta)],
+        "spent": [show_amount(balance.spent_epsilon), show_amount(balance.spent_delta)],
+        "left": [show_amount(balance.remaining_epsilon), show_amount(balance.remaining_delta)],
+    }
+    return Answer(pa.table(rows))
+
+
+def of_tables(policy: Policy) -> Answer:
+    """SHOW TABLES: what the policy makes visible."""
+    tables = policy.tables.values()
+    rows = {
+        "table": [t.name for t in tables],
+        "kind": ["public" if t.public else f"private, per {policy.unit}" for t in tables],
+        "unit": [_unit(t) for t in tables],
+        "rows_per_unit": pa.array([t.max_rows_per_unit for t in tables], pa.int64()),
+        "columns": [", ".join(visible_columns(t)) for t in tables],
+    }
+    return Answer(pa.table(rows))
+
+
+def of_columns(policy: Policy, facts: PublicFacts, name: str) -> Answer:
+    """DESCRIBE t: the columns as the policy describes them."""
+    tables = {n.lower(): t for n, t in policy.tables.items()}
+    table = tables.get(name.lower()) or tables.get(name.lower().removeprefix("main."))
+    if table is None:
+        raise refusal("DP110", f'no table "{name}" is visible here.{nearest(name, policy.tables)}')
+    columns = table.columns.values()
+    references = {r.columns[0]: f"{r.table}.{r.target[0]}" for r in table.references if len(r.columns) == 1}
+    types = facts.tables[table.name].types
+    rows = {
+        "column": [c.name for c in columns],
+        "type": [str(types[c.name]) for c in columns],
+        "lowest": pa.array([str(c.bounds[0]) if c.bounds else None for c in columns], pa.string()),
+        "highest": pa.array([str(c.bounds[1]) if c.bounds else None for c in columns], pa.string()),
+        "keys": pa.array([_keys(c.values, references.get(c.name)) for c in columns], pa.string()),
+        "unit_of_measure": pa.array([c.unit_of_measure or None for c in columns], pa.string()),
+        "description": pa.array([c.description or None for c in columns], pa.string()),
+    }
+    return Answer(pa.table(rows))
+
+
+def _unit(table: Table) -> str | None:
+    match table.unit:
+        case None:
+            return None
+        case Path(via=via, to=to):
+            return f"{', '.join(via)} -> {to}"
+        case _:
+            return "every row" if table.every_row_is_a_unit else table.unit
+
+
+def _keys(values: tuple[object, ...] | None, reference: str | None) -> str | None:
+    if values is None:
+        return reference
+    shown = ", ".join(str(v) for v in values[:5])
+    return shown if len(values) <= 5 else f"{shown}, ... ({len(values)})"
