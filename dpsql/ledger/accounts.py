@@ -194,7 +194,11 @@ class Ledger:
                 "SELECT answer FROM release WHERE purse = ? AND snapshot = ? AND fingerprint = ?",
                 (self._purse, _plain(snapshot), _plain(fingerprint)),
             ).fetchone()
-        return None if row is None else bytes(row[0])
+            if row is None:
+                return None
+            self._file.check_types(row, bytes)
+            answer: bytes = row[0]
+        return answer
 
     def verify(self) -> None:
         """Read the whole file: pages, keys, and the sum of every purse. DP403 where anything differs."""
@@ -223,8 +227,7 @@ class Ledger:
             " FROM purse JOIN account ON account.id = purse.account WHERE purse.id = ?",
             (self._purse,),
         ).fetchone()
-        if row is None:
-            raise self._file.refused("no longer knows this account")
+        self._file.check_types(row, str, str, str, str, int, int, int)
         epsilon, delta, spent_epsilon, spent_delta = map(self._file.exact, row[:4])
         statements, failures, closed = row[4:]
         left = max(epsilon - spent_epsilon, Fraction(0)), max(delta - spent_delta, Fraction(0))
@@ -248,6 +251,8 @@ def _enter(path: Path | None, terms: _Terms, *, new: bool) -> Ledger:
     try:
         with file.transaction(write=True) as connection:
             found = _open_account(connection, terms.name)
+            if found is not None:
+                file.check_types(found, int, str, str, str, str, int)
             if new:
                 if found is not None:
                     connection.execute("UPDATE account SET closed = ? WHERE id = ?", (now(), found[0]))
@@ -381,5 +386,5 @@ def _shown(amount: Fraction) -> str:
     """At most 9 digits, rounded down, so that what is shown as left is there."""
     context = Context(prec=9, rounding="ROUND_DOWN")
     value = context.divide(Decimal(amount.numerator), Decimal(amount.denominator)).normalize()
-    text = f"{value:f}" if -9 < value.adjusted() < 9 else str(value)
+    text = f"{value:f}" if -7 < value.adjusted() < 9 else str(value)
     return text if Fraction(value) == amount else f"about {text}"

@@ -29,6 +29,8 @@ from dpsql.errors import Error, refusal
 BUSY_SECONDS = 10.0
 """How long to wait for another writer. One charge holds the lock for milliseconds."""
 
+NAP_SECONDS = 0.005
+
 APPLICATION_ID = 0x64707371  # "dpsq"
 SCHEMA_VERSION = 1
 
@@ -69,7 +71,7 @@ CREATE TABLE event (
 
 # SQLite's primary result codes, in words. Its own texts are never shown.
 _REASONS = {
-    sqlite3.SQLITE_READONLY: "is read-only",
+    sqlite3.SQLITE_READONLY: "cannot be written: it or its folder is read-only",
     sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
     sqlite3.SQLITE_IOERR: "cannot be read or written: the disk is full, over its quota, or failing",
     sqlite3.SQLITE_CORRUPT: "is damaged",
@@ -110,10 +112,11 @@ class LedgerFile:
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
         """All of the block or nothing of it. With `write` no other process is between its reads and its writes."""
+        with _registry:
+            pass  # a fork that waits goes first
         with self._lock:
             try:
-                connection = self._connect()
-                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                connection = self._begin(write)
                 try:
                     yield connection
                     connection.execute("COMMIT")
@@ -124,6 +127,9 @@ class LedgerFile:
             except sqlite3.Error as error:
                 self._drop()  # an open transaction ends with its connection; the next use opens a new one
                 raise self.refused(_reason(error)) from None
+            except UnicodeDecodeError:  # from the module itself, where even SQLite's message quotes damaged bytes
+                self._drop()
+                raise self.refused("is damaged") from None
 
     def close(self) -> None:
         with self._lock:
@@ -138,6 +144,30 @@ class LedgerFile:
         if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,1200}/[1-9][0-9]{0,1199}", text):
             raise self.refused("is damaged: it holds an amount that is none")
         return Fraction(text)
+
+    def _begin(self, write: bool) -> sqlite3.Connection:
+        """A connection that holds the lock it needs: past this point no other process can make it wait.
+
+        The waiting is done here in short naps: SQLite's own grow to 0.1 s, and a writer that sleeps so long
+        among busy ones starves.
+        """
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                connection = self._connect()
+                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                connection.execute("SELECT id FROM account LIMIT 1").fetchone()  # BEGIN alone locks nothing
+                return connection
+            except sqlite3.OperationalError as error:
+                if not _is_lock(error) or time.monotonic() > deadline:
+                    raise
+                if self._connection is not None and self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+
+    def check_types(self, row: tuple[object, ...] | None, *types: type) -> None:
+        """A damaged page can turn any column into any type; what is decided by a row is checked first."""
+        if row is None or not all(map(isinstance, row, types)):
+            raise self.refused("is damaged: it holds a value of the wrong kind")
 
     def _connect(self) -> sqlite3.Connection:
         if self._closed:
@@ -157,6 +187,8 @@ class LedgerFile:
             if self._connection is not None:
                 return self._connection
             self._narrow(info)
+            if not os.access(self.path, os.W_OK) or not os.access(self.path.parent, os.W_OK):
+                raise self.refused("cannot be written: it or its folder is read-only")
         except FileNotFoundError:
             raise self.refused("was removed while it was in use", "put the file back") from None
         except OSError as error:
@@ -167,7 +199,7 @@ class LedgerFile:
         # one would drop the locks of every connection of this process (POSIX).
         address = f"file:{quote(os.fsencode(self.path))}?mode=rw"
         connection = sqlite3.connect(
-            address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            address, uri=True, timeout=NAP_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
             self._check(connection)
@@ -219,12 +251,13 @@ class LedgerFile:
                 Path(draft + suffix).unlink(missing_ok=True)
 
     def _narrow(self, info: os.stat_result) -> None:
-        """Take the rights of group and others away; SQLite gives -wal and -shm the rights of the file."""
+        """Take the rights of group and others away, and keep -wal and -shm, which SQLite makes, like the file."""
+        if info.st_uid != os.geteuid():
+            return
         for path in (self.path, Path(f"{self.path}-wal"), Path(f"{self.path}-shm")):
             with suppress(FileNotFoundError):
-                mode = stat.S_IMODE(path.stat().st_mode)
-                if mode & 0o077 and info.st_uid == os.geteuid():
-                    path.chmod(mode & ~0o077)
+                if stat.S_IMODE(path.stat().st_mode) != info.st_mode & 0o700:
+                    path.chmod(info.st_mode & 0o700)
 
     def _drop(self) -> None:
         """Give the connection up. One of another process is kept as it is: closing it there would harm its owner."""
@@ -244,11 +277,16 @@ def now() -> int:
     return int(time.time())
 
 
+def _is_lock(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 def _reason(error: sqlite3.Error) -> str:
     code = getattr(error, "sqlite_errorcode", None)  # absent where Python's own module raises, as for bad UTF-8
     if code is None:
         return "is damaged: it holds a value of the wrong kind"
-    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if _is_lock(error):
         return f"is locked by another process (waited {BUSY_SECONDS:g} s)"
     return _REASONS.get(code & 0xFF, f"cannot be used ({error.sqlite_errorname})")
 
