@@ -255,7 +255,8 @@ def _draw_batch(size: int, block: int, s: int, t: int, words: Words) -> Integers
         y = u.astype(np.int64) + (v << block)
     minus = (first & np.uint64(1)).astype(np.bool_)  # the lowest bit: no bit of U, as block <= 52
     np.negative(y, out=y, where=minus)
-    return y[~(minus & (y == 0))]
+    x: Integers = y[~(minus & (y == 0))]
+    return x
 
 
 def _runs(n: int, p: int, r: int, words: Words) -> npt.NDArray[np.int64]:

@@ -1,0 +1,195 @@
+"""Discrete Laplace draws follow their exact law: in size, sign and every bit, for every scale and number of draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from dpsql.privacy import sampling
+from dpsql.privacy.sampling import Integers, Words, discrete_laplace
+from tests.privacy.laws import ALARM, at_residues, chi_square, fits, script
+
+SCALES = [
+    Fraction(1, 8),
+    Fraction(1, 3),
+    Fraction(9, 10),
+    Fraction(1),
+    Fraction(7, 5),
+    Fraction(10),
+    Fraction(1000, 3),
+    Fraction(2**10),
+    Fraction(2**20),
+    Fraction(2**20 - 1),
+    Fraction(10**40, 123456789012345678901234567891),  # more digits than any word, size 8.1e10
+    Fraction(2**40),
+    Fraction(2**53 - 1),
+]
+BEYOND_INT64 = [Fraction(2**53), Fraction(2**61 + 1, 3), Fraction(10**30)]
+TAIL, HEAD = 2**64 - 1, 0  # words that decide a coin of any gamma in [2^-48, 1]
+
+
+def low_bits_fit(draws: Integers, scale: Fraction) -> list[float]:
+    """Remainders in at most 16 groups, against their exact law: small moduli, and every fourth bit up to the scale."""
+    chances = []
+    for modulus in [2, 3, 5, 7] + [1 << bits for bits in range(3, scale.numerator.bit_length(), 4)]:
+        if modulus > 4 * scale:
+            break
+        groups = min(modulus, 16)
+        edges = [i * modulus // groups for i in range(groups + 1)]
+        groups_of = np.searchsorted(np.array(edges[1:], dtype=draws.dtype), draws % modulus, side="right")
+        shares = [float(at_residues(a, b, modulus, scale)) for a, b in pairwise(edges)]
+        observed = np.bincount(groups_of.astype(np.int64), minlength=groups)
+        chances.append(chi_square(observed, [share * len(draws) for share in shares]))
+    return chances
+
+
+@pytest.mark.parametrize("scale", SCALES, ids=lambda scale: f"{float(scale):.4g}")
+def test_vector_draws_follow_the_law(scale: Fraction) -> None:
+    n = 200_000 if scale > Fraction(1, 4) else 3_000_000  # few are not 0
+    draws = discrete_laplace(n, scale)
+    assert draws.dtype == np.int64
+    assert len(draws) == n
+    assert fits(draws, scale) > ALARM
+    assert min(low_bits_fit(draws, scale), default=1) > ALARM
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 4), *SCALES[1:]], ids=lambda scale: f"{float(scale):.4g}")
+def test_single_draws_follow_the_law(scale: Fraction) -> None:
+    draws = np.concatenate([discrete_laplace(sampling._FEW, scale) for _ in range(24_000 // sampling._FEW)])
+    assert draws.dtype == np.int64
+    assert fits(draws, scale) > ALARM
+    assert min(low_bits_fit(draws, scale), default=1) > ALARM
+
+
+@pytest.mark.parametrize("scale", BEYOND_INT64, ids=lambda scale: f"{float(scale):.4g}")
+def test_draws_beyond_int64_follow_the_law(scale: Fraction) -> None:
+    draws = discrete_laplace(20_000, scale)
+    assert draws.dtype == object
+    assert all(type(x) is int for x in draws)
+    assert fits(draws, scale) > ALARM
+    assert min(low_bits_fit(draws, scale), default=1) > ALARM
+
+
+@pytest.mark.parametrize("n", [1, 2, 13, 40])
+@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(10), Fraction(2**20)])
+def test_many_small_requests_follow_the_law_too(n: int, scale: Fraction) -> None:
+    """Where a batch ends must not depend on what was drawn."""
+    draws = np.concatenate([discrete_laplace(n, scale) for _ in range(20_000 // n)])
+    assert fits(draws, scale) > ALARM
+
+
+def test_neighbouring_draws_are_independent() -> None:
+    scale = Fraction(10)
+    draws = discrete_laplace(200_001, scale)
+    pairs = (draws[:-1] % 4 * 4 + draws[1:] % 4)[::2]
+    share = [float(at_residues(j, j + 1, 4, scale)) for j in range(4)]
+    observed = np.bincount(pairs, minlength=16)
+    assert chi_square(observed, [a * b * len(pairs) for a in share for b in share]) > ALARM
+
+
+def counted_twice(draws: Integers) -> None:
+    """Zero with both signs: what happens when step 4 is forgotten."""
+    draws[-(draws == 0).sum() // 2 :] = 0
+
+
+def lost_bit(draws: Integers) -> None:
+    draws[: len(draws) // 20] &= ~1
+
+
+def too_narrow(draws: Integers) -> None:
+    draws[:] = draws * 97 // 100
+
+
+def one_sided(draws: Integers) -> None:
+    draws[: len(draws) // 20] = np.abs(draws[: len(draws) // 20])
+
+
+@pytest.mark.parametrize("fault", [counted_twice, lost_bit, too_narrow, one_sided])
+def test_these_checks_see_a_wrong_law(fault: Callable[[Integers], None]) -> None:
+    scale = Fraction(10) if fault is counted_twice else Fraction(1000)
+    draws = discrete_laplace(200_000, scale)
+    fault(draws)
+    assert min(fits(draws, scale), *low_bits_fit(draws, scale)) < ALARM
+
+
+def first_word(u: int, block: int, minus: bool) -> int:
+    return u << 64 - block | int(minus)
+
+
+@pytest.mark.parametrize(
+    ("u", "heads", "minus", "value"), [(5, 0, False, 5), (5, 0, True, -5), (0, 3, True, -24), (7, 2, False, 23)]
+)
+def test_one_draw_is_u_plus_blocks_with_a_sign(u: int, heads: int, minus: bool, value: int) -> None:
+    """Scale 10: blocks of 8. gamma = 0 needs no coin."""
+    words = script([first_word(u, 3, minus), *([HEAD] if u else []), *[HEAD] * heads, TAIL])
+    assert discrete_laplace(1, Fraction(10), words).tolist() == [value]
+
+
+def test_a_rejected_u_and_a_negative_zero_begin_again() -> None:
+    rejected = [first_word(6, 3, False), TAIL]
+    negative_zero = [first_word(0, 3, True), TAIL]
+    kept = [first_word(1, 3, True), HEAD, TAIL]
+    words = script([*rejected, *negative_zero, *kept])
+    assert discrete_laplace(1, Fraction(10), words).tolist() == [-1]
+
+
+def test_a_huge_block_takes_as_many_words_as_it_needs() -> None:
+    scale = Fraction(2**100 + 1)
+    u = 0x123456789ABCDEF0123456789
+    word = u << 128 - 100 | 1
+    words = script([word >> 64, word & (2**64 - 1), HEAD, HEAD, HEAD, TAIL])
+    assert discrete_laplace(1, scale, words).tolist() == [-(u + 2 * 2**100)]
+
+
+def requests(*answers: int) -> Words:
+    """A generator that fills the k-th request with the k-th answer, and all later ones with the last."""
+    rest: Iterator[int] = iter(answers)
+    last = answers[-1]
+    return Words(lambda size: next(rest, last).to_bytes(8, "little") * (size // 8), ahead=8)
+
+
+def test_what_int64_cannot_hold_comes_as_python_integers() -> None:
+    """Over a thousand heads in a row: chance below e^-500, and still no wrapped value and no cut tail."""
+    scale = Fraction(2**52)
+    block = 2**52
+    single = discrete_laplace(1, scale, script([1 | 3 << 12, HEAD, *[HEAD] * 1100, TAIL]))
+    assert single.dtype == object
+    assert single.tolist() == [-(3 + 1100 * block)]
+    many = discrete_laplace(13, scale, requests(1 | 3 << 12, HEAD, *[HEAD] * 30, TAIL))
+    assert many.dtype == object
+    assert -many[0] > 2**62
+    assert (-many[0] - 3) % block == 0
+    assert many[1:].tolist() == [-3] * 12
+
+
+def test_the_first_candidates_decide_where_more_are_drawn() -> None:
+    """Values come in the order of their words; none is skipped, sorted or repeated."""
+    words = [first_word(i % 8, 3, minus=False) for i in range(42)]
+    coins = [HEAD] * 42
+    runs = [TAIL] * 200
+    draws = discrete_laplace(13, Fraction(10), script(words + coins + runs))
+    assert draws.tolist() == [i % 8 for i in range(13)]
+
+
+@pytest.mark.parametrize("n", [0, 1, 12, 13, 1000, 100_000])
+def test_as_many_as_asked_for(n: int) -> None:
+    for scale in (Fraction(1, 8), Fraction(100), Fraction(2**52)):
+        draws = discrete_laplace(n, scale)
+        assert draws.shape == (n,)
+        assert draws.dtype == np.int64
+
+
+@pytest.mark.parametrize(("n", "scale"), [(-1, Fraction(1)), (1, Fraction(0)), (1, Fraction(-1))])
+def test_impossible_requests(n: int, scale: Fraction) -> None:
+    with pytest.raises(ValueError, match="scale > 0"):
+        discrete_laplace(n, scale)
+
+
+def test_an_astronomic_epsilon_is_no_noise_and_no_endless_loop() -> None:
+    for scale in (Fraction(1, 10**6), Fraction(1, 10**400)):
+        assert not discrete_laplace(1000, scale).any()
+        assert not discrete_laplace(1, scale).any()
