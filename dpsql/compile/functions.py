@@ -1,0 +1,208 @@
+"""The table of allowed functions: which sqlglot node stands for which function, its arguments, and its rule.
+
+It is closed. What is not in it is refused with the nearest name; a node of the table that carries an argument the
+table does not know is refused too, since sqlglot keeps options (a zone, a separator, IGNORE NULLS) in such places.
+A function is added together with its total form and a row in the tests that run it over adversarial values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from dpsql.compile import arithmetic, comparisons, dates
+from dpsql.compile.ir import Scalar, Scope
+from dpsql.compile.kinds import is_null, unify
+from dpsql.compile.parse import span_of
+from dpsql.compile.ranges import Interval, facts_of, finite, held, joined, known
+from dpsql.errors import Error, Span, nearest, refusal
+
+Lower = Callable[[exp.Expression, Scope], Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: its node, its lowered arguments, where it stands."""
+
+    name: str
+    node: exp.Expression
+    arguments: list[Scalar]
+    span: Span | None
+
+
+Rule = Callable[[Call], Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """name: as SQL spells it. keys: where the node keeps its arguments, in SQL's order. least, most: how many
+    (most None = any number). read: further keys, which the rule reads itself. neutral: keys a node may carry besides,
+    with the one value that changes nothing."""
+
+    name: str
+    keys: tuple[str, ...]
+    rule: Rule
+    least: int = 1
+    most: int | None = 1
+    read: tuple[str, ...] = ()
+    neutral: Mapping[str, object] = field(default_factory=dict)
+
+
+def apply(node: exp.Expression, scope: Scope, lower: Lower) -> Scalar:
+    """The total form of a call, or a refusal."""
+    function = _NODES.get(type(node))
+    if isinstance(node, exp.Anonymous):
+        function = _NAMED.get(str(node.this).lower())
+    if function is None:
+        raise unknown(_name(node), node)
+    arguments: list[exp.Expression] = []
+    for key in function.keys:
+        value = node.args.get(key)
+        arguments += value if isinstance(value, list) else [] if value is None else [value]
+    for key, value in node.args.items():
+        skip = key in function.keys or key in function.read or (isinstance(node, exp.Anonymous) and key == "this")
+        if not skip and value not in (None, False, []) and function.neutral.get(key) != value:
+            raise refusal("DP231", f"an option of {function.name} is not answered", span=span_of(node))
+    if len(arguments) < function.least or (function.most is not None and len(arguments) > function.most):
+        raise refusal("DP231", f"{function.name} takes {_arity(function)}", span=span_of(node))
+    return function.rule(Call(function.name, node, [lower(a, scope) for a in arguments], span_of(node)))
+
+
+def unknown(name: str, node: exp.Expression) -> Error:
+    """The refusal of what has no rule, by what it is."""
+    span = span_of(node)
+    if isinstance(node, exp.AggFunc):
+        return refusal("DP203", f"the aggregate {name} cannot stand inside an expression of single rows", span=span)
+    if isinstance(node, exp.Window):
+        return refusal("DP222", "a window cannot stand here", span=span)
+    if isinstance(node, exp.Subquery | exp.Exists | exp.Select):
+        return refusal("DP220", "a subquery cannot stand here", span=span, repair="join the table instead")
+    return refusal("DP230", f"{name} is not answered.{nearest(name, NAMES)}", span=span)
+
+
+def _name(node: exp.Expression) -> str:
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
+    return node.sql_name().lower() if isinstance(node, exp.Func) else type(node).__name__.lower()
+
+
+def _arity(function: Function) -> str:
+    if function.most is None:
+        return f"at least {function.least} arguments"
+    if function.least == function.most:
+        return "1 argument" if function.least == 1 else f"{function.least} arguments"
+    return f"{function.least} to {function.most} arguments"
+
+
+def _one(rule: Callable[[Scalar, Span | None], Scalar]) -> Rule:
+    return lambda call: rule(call.arguments[0], call.span)
+
+
+def _round(call: Call) -> Scalar:
+    places = arithmetic.places_of(call.arguments[1]) if len(call.arguments) == 2 else 0
+    return arithmetic.rounded(call.arguments[0], places, call.span)
+
+
+def _coalesce(call: Call) -> Scalar:
+    type_, typed = unify(call.arguments, "COALESCE")
+    if len(typed) == 1:
+        return typed[0]
+    tree = exp.Coalesce(this=typed[0].tree, expressions=[t.tree for t in typed[1:]])
+    facts = joined([t.facts for t in typed], type_, nullable=all(t.facts.nullable for t in typed))
+    return arithmetic.in_its_type(Scalar(tree, facts, call.span), typed)
+
+
+def _nullif(call: Call) -> Scalar:
+    a, b = call.arguments
+    comparisons.compare(exp.EQ, a, b, call.span)  # that they can be compared
+    type_, typed = unify([a, b], "NULLIF")
+    if type_ != a.facts.type and not is_null(a):
+        # NULLIF(a, b) has the type of a: the comparison is written out.
+        test = comparisons.compare(exp.EQ, a, b, call.span)
+        tree: exp.Expression = exp.Case(ifs=[exp.If(this=test.tree, true=exp.Null())], default=a.tree)
+        facts = a.facts
+    else:
+        tree = exp.Nullif(this=typed[0].tree, expression=typed[1].tree)
+        facts = typed[0].facts
+    return Scalar(
+        tree,
+        facts_of(
+            facts.type, known(facts), held(facts), domain=facts.domain, nullable=True, step=facts.step, size=facts.size
+        ),
+        call.span,
+    )
+
+
+def _extreme(call: Call) -> Scalar:
+    """GREATEST, LEAST: NULLs are ignored, as in DuckDB; NULL where all are. NaN is the greatest."""
+    greatest = isinstance(call.node, exp.Greatest)
+    type_, typed = unify(call.arguments, call.name)
+    if len(typed) == 1:
+        return typed[0]
+    facts = [t.facts for t in typed]
+    base = joined(facts, type_, nullable=all(f.nullable for f in facts))
+    certain = [f for f in facts if not f.nullable and f.domain != ()]
+    if certain and type_ == facts[0].type and base.type.kind.value not in ("VARCHAR", "BOOLEAN"):
+        ends = [_beyond(of(base), [of(f) for f in certain], greatest) for of in (known, held)]
+        domain = finite(base) if base.domain is not None else None
+        if domain is not None:
+            domain = tuple(v for v in domain if _inside(v, ends[0]))
+        base = facts_of(type_, *ends, domain=domain, nullable=False, step=base.step, size=base.size)
+    node = exp.Greatest if greatest else exp.Least
+    tree = node(this=typed[0].tree, expressions=[t.tree for t in typed[1:]], ignore_nulls=True)
+    return arithmetic.in_its_type(Scalar(tree, base, call.span), typed)
+
+
+def _beyond(base: Interval, certain: list[Interval], greatest: bool) -> Interval:
+    """A greatest value is at least every operand that is never NULL; a least one at most."""
+    if greatest:
+        los = [i.lo for i in certain if i.lo is not None]
+        lows = los if base.lo is None else [base.lo, *los]
+        return Interval(max(lows) if lows else None, base.hi)  # type: ignore[type-var]
+    his = [i.hi for i in certain if i.hi is not None]
+    highs = his if base.hi is None else [base.hi, *his]
+    return Interval(base.lo, min(highs) if highs else None)  # type: ignore[type-var]
+
+
+def _inside(value: object, interval: Interval) -> bool:
+    return (interval.lo is None or value >= interval.lo) and (interval.hi is None or value <= interval.hi)  # type: ignore[operator]
+
+
+def _extract(call: Call) -> Scalar:
+    part = call.node.this
+    text = str(part.this) if isinstance(part, exp.Var | exp.Literal) else ""
+    return dates.extract(dates.part_named(text, call.span), call.arguments[0], call.span)
+
+
+def _part(part: str) -> Rule:
+    return lambda call: dates.extract(part, call.arguments[0], call.span)
+
+
+_NODES: dict[type[exp.Expression], Function] = {
+    exp.Abs: Function("abs", ("this",), _one(arithmetic.absolute)),
+    exp.Round: Function("round", ("this", "decimals"), _round, 1, 2),
+    exp.Floor: Function("floor", ("this",), _one(arithmetic.floor)),
+    exp.Ceil: Function("ceil", ("this",), _one(arithmetic.ceiling)),
+    exp.Sign: Function("sign", ("this",), _one(arithmetic.sign)),
+    exp.Coalesce: Function("coalesce", ("this", "expressions"), _coalesce, 1, None),
+    exp.Nullif: Function("nullif", ("this", "expression"), _nullif, 2, 2),
+    exp.Greatest: Function("greatest", ("this", "expressions"), _extreme, 1, None, (), {"ignore_nulls": True}),
+    exp.Least: Function("least", ("this", "expressions"), _extreme, 1, None, (), {"ignore_nulls": True}),
+    exp.Extract: Function("extract", ("expression",), _extract, 1, 1, ("this",)),
+    exp.Year: Function("year", ("this",), _part("year")),
+    exp.Quarter: Function("quarter", ("this",), _part("quarter")),
+    exp.Month: Function("month", ("this",), _part("month")),
+    exp.Week: Function("week", ("this",), _part("week")),
+    exp.Day: Function("day", ("this",), _part("day")),
+    exp.DayOfWeek: Function("dayofweek", ("this",), _part("dow")),
+    exp.DayOfWeekIso: Function("isodow", ("this",), _part("isodow")),
+    exp.DayOfYear: Function("dayofyear", ("this",), _part("doy")),
+    exp.Hour: Function("hour", ("this",), _part("hour")),
+    exp.Minute: Function("minute", ("this",), _part("minute")),
+    exp.Second: Function("second", ("this",), _part("second")),
+}
+_NAMED: dict[str, Function] = {}
+NAMES: tuple[str, ...] = tuple(sorted({f.name for f in [*_NODES.values(), *_NAMED.values()]}))
+"""Every function that rows may be given to, for completion and for "did you mean"."""

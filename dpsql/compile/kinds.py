@@ -1,0 +1,258 @@
+"""Types that go together: refusals about arguments, the common type of several expressions, conversions.
+
+DuckDB converts implicitly, and raises where a value does not fit. Here every conversion is written into the tree,
+is proved total from the held interval, or becomes a TRY_CAST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.compile.ir import Facts, Scalar, Value
+from dpsql.compile.literals import cast, date_of, decimal_of, is_literal, literal, null, timestamp_of, try_cast
+from dpsql.compile.ranges import Interval, facts_of, finite, floating, held, known, magnitude, step_of
+from dpsql.errors import Error, Span, refusal
+from dpsql.policy.facts import Kind, SqlType
+
+BOOLEAN, INTEGER, DOUBLE = SqlType(Kind.BOOLEAN), SqlType(Kind.INTEGER), SqlType(Kind.DOUBLE)
+VARCHAR, DATE, TIMESTAMP = SqlType(Kind.VARCHAR), SqlType(Kind.DATE), SqlType(Kind.TIMESTAMP)
+MAX_DIGITS = 38
+FAST_DIGITS = 18
+"""A DECIMAL of up to so many digits is a 64-bit integer in DuckDB."""
+
+NULL = facts_of(INTEGER, Interval(Fraction(0), Fraction(0)), domain=(), nullable=True)
+"""Facts of a bare NULL: no value at all, and a type that follows its surroundings."""
+
+_WORDS = {
+    Kind.BOOLEAN: "a boolean",
+    Kind.INTEGER: "an integer",
+    Kind.DECIMAL: "a decimal number",
+    Kind.DOUBLE: "a number",
+    Kind.VARCHAR: "text",
+    Kind.DATE: "a date",
+    Kind.TIMESTAMP: "a timestamp",
+}
+
+
+def decimal(width: int, scale: int) -> SqlType:
+    return SqlType(Kind.DECIMAL, width, scale)
+
+
+def words(facts: Facts) -> str:
+    """The kind of a value in a sentence."""
+    return _WORDS[facts.type.kind]
+
+
+def mismatch(reason: str, span: Span | None, repair: str) -> Error:
+    """DP232: types that do not go together."""
+    return refusal("DP232", reason, span=span, repair=repair)
+
+
+def is_null(scalar: Scalar) -> bool:
+    """Whether an expression is a bare NULL."""
+    return isinstance(scalar.tree, exp.Null)
+
+
+def constant(scalar: Scalar) -> Value | None:
+    """The value of a literal; None for all else, NULL included."""
+    domain = scalar.facts.domain
+    return domain[0] if domain is not None and len(domain) == 1 and is_literal(scalar.tree) else None
+
+
+def constant_of(value: Value, type_: SqlType, span: Span | None = None) -> Scalar:
+    """A literal as an expression."""
+    bounds = Interval()
+    if type_.kind not in (Kind.BOOLEAN, Kind.VARCHAR):
+        bound = value if isinstance(value, date) else Fraction(value)  # type: ignore[arg-type]
+        bounds = Interval(bound, bound)
+    tree = literal(value, type_)
+    if type_.kind is Kind.DECIMAL:
+        value = decimal_of(Fraction(value), type_.scale)  # type: ignore[arg-type]
+    return Scalar(tree, facts_of(type_, bounds, bounds, domain=(value,), nullable=False), span)
+
+
+def settled(tree: exp.Expression, facts: Facts, arguments: Sequence[Scalar], span: Span | None = None) -> Scalar:
+    """The expression, or its value where it has literals only and one value.
+
+    Folding matters beyond speed: `DATE '1998-12-01' - INTERVAL 90 DAY` stays a bound that a zone map can use."""
+    domain = facts.domain
+    if domain is not None and len(domain) == 1 and not facts.nullable and all(is_literal(a.tree) for a in arguments):
+        return constant_of(domain[0], facts.type, span)
+    return Scalar(tree, facts, span)
+
+
+def digits(interval: Interval, scale: int) -> int:
+    """Decimal digits that a DECIMAL of this scale needs for every value of a bounded interval."""
+    size = magnitude(interval).hi
+    assert isinstance(size, Fraction)
+    return max(1, scale, len(str(int(size * 10**scale))))
+
+
+def as_decimal(scalar: Scalar) -> Scalar:
+    """An INTEGER as the narrowest DECIMAL that holds it, or a DOUBLE where none does; all else as it is."""
+    if scalar.facts.type.kind is not Kind.INTEGER:
+        return scalar
+    width = digits(held(scalar.facts), 0)
+    return convert(scalar, decimal(width, 0) if width <= MAX_DIGITS else DOUBLE)
+
+
+def convert(scalar: Scalar, target: SqlType) -> Scalar:
+    """The same value as `target`, by a total cast. Callers ask only for what SQL converts implicitly."""
+    source, facts = scalar.facts.type, scalar.facts
+    if source == target and not is_null(scalar):
+        return scalar
+    if is_null(scalar):
+        bounds = Interval(Fraction(0), Fraction(0)) if facts_of(target, nullable=True).is_numeric else Interval()
+        return Scalar(null(target), facts_of(target, bounds, bounds, domain=(), nullable=True), scalar.span)
+    value = constant(scalar)
+    if value is not None:
+        changed = value_as(value, target)
+        if changed is not None:
+            return constant_of(changed, target, scalar.span)
+    interval, holds = known(facts), held(facts)
+    domain = finite(facts)
+    values = None if domain is None else [value_as(v, target) for v in domain]
+    certain = None if values is None or None in values else [v for v in values if v is not None]
+    total = True
+    if target.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE) and source.kind is Kind.BOOLEAN:
+        interval = holds = Interval(Fraction(0), Fraction(1))
+    elif target.kind is Kind.DOUBLE:
+        interval, holds = floating(interval), floating(holds)
+    elif target.kind is Kind.DECIMAL:
+        total = digits(holds, target.scale) <= target.width
+    elif target.kind is Kind.TIMESTAMP:
+        total = holds.is_bounded
+        interval, holds = _midnights(interval), _midnights(holds)
+    elif target.kind is Kind.BOOLEAN:
+        interval = holds = Interval()
+    tree = cast(scalar.tree, target) if total else try_cast(scalar.tree, target)
+    result = facts_of(
+        target,
+        interval,
+        holds,
+        domain=certain,
+        nullable=facts.nullable or not total,
+        step=step_of(facts),
+        size=facts.size,
+    )
+    return Scalar(tree, result, scalar.span)
+
+
+def value_as(value: Value, target: SqlType) -> Value | None:
+    """A value in another type where the conversion is exact (a DOUBLE: nearest); None where it is not."""
+    kind = target.kind
+    if isinstance(value, str):
+        return (
+            value
+            if kind is Kind.VARCHAR
+            else date_of(value)
+            if kind is Kind.DATE
+            else timestamp_of(value)
+            if kind is Kind.TIMESTAMP
+            else None
+        )
+    if isinstance(value, date):
+        if kind is Kind.TIMESTAMP:
+            return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+        return value if kind is Kind.DATE and not isinstance(value, datetime) else None
+    if kind is Kind.BOOLEAN:
+        return bool(value)
+    if kind is Kind.DOUBLE:
+        return float(value)
+    exact = Fraction(value)
+    if kind is Kind.INTEGER:
+        return int(exact) if exact.denominator == 1 else None
+    if kind is not Kind.DECIMAL or (exact * 10**target.scale).denominator != 1:
+        return None
+    fits = abs(exact) * 10**target.scale < 10**target.width
+    return Decimal(decimal_of(exact, target.scale)) if fits else None
+
+
+def unify(scalars: Sequence[Scalar], what: str) -> tuple[SqlType, list[Scalar]]:
+    """All as one type, chosen as DuckDB chooses it, or DP232. `what` names the place in the refusal.
+
+    BOOLEAN goes into any number; INTEGER into DECIMAL; both into DOUBLE (beyond 2^53 to the nearest DOUBLE, as in
+    DuckDB); DATE into TIMESTAMP; a text literal becomes the date or timestamp that it spells. Text never becomes a
+    number, since that conversion fails by value."""
+    some = [s for s in scalars if not is_null(s)]
+    if not some:
+        return INTEGER, [convert(s, INTEGER) for s in scalars]
+    dated = [s for s in some if s.facts.type.kind in (Kind.DATE, Kind.TIMESTAMP)]
+    if dated and len(dated) < len(some):
+        some = [_as_date(s, dated[0], what) for s in some]
+        typed = iter(some)
+        scalars = [s if is_null(s) else next(typed) for s in scalars]
+    target = _common([s.facts for s in some], some, what)
+    return target, [convert(s, target) for s in scalars]
+
+
+def _as_date(scalar: Scalar, partner: Scalar, what: str) -> Scalar:
+    """A text literal as a date or timestamp; other texts and numbers do not go with dates."""
+    if scalar.facts.type.kind in (Kind.DATE, Kind.TIMESTAMP):
+        return scalar
+    value = constant(scalar)
+    if not isinstance(value, str):
+        raise mismatch(
+            f"{what} mixes {words(partner.facts)} and {words(scalar.facts)}",
+            scalar.span,
+            "compare dates with dates: CAST the text with CAST(x AS DATE), or write DATE '2020-01-31'",
+        )
+    return spelled(value, partner.facts.type, scalar.span)
+
+
+def spelled(text: str, target: SqlType, span: Span | None) -> Scalar:
+    """The date or timestamp literal that a text spells, or DP232."""
+    moment = timestamp_of(text)
+    if moment is None:
+        name = "date" if target.kind is Kind.DATE else "timestamp"
+        raise mismatch(f"the text does not spell a {name}", span, "write it as '2020-01-31' or '2020-01-31 23:59:59'")
+    if target.kind is Kind.DATE:
+        return constant_of(moment.date(), DATE, span)
+    return constant_of(moment, TIMESTAMP, span)
+
+
+def _common(several: Sequence[Facts], scalars: Sequence[Scalar], what: str) -> SqlType:
+    kinds = {f.type.kind for f in several}
+    if kinds == {Kind.DECIMAL} or (kinds <= {Kind.BOOLEAN, Kind.INTEGER, Kind.DECIMAL} and Kind.DECIMAL in kinds):
+        return _common_decimal(several)
+    if len(kinds) == 1:
+        return several[0].type
+    if kinds <= {Kind.BOOLEAN, Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE}:
+        return DOUBLE if Kind.DOUBLE in kinds else INTEGER
+    if kinds == {Kind.DATE, Kind.TIMESTAMP}:
+        return TIMESTAMP
+    first = several[0]
+    odd = next(s for s in scalars if s.facts.type.kind is not first.type.kind)
+    texts = [s for s in scalars if s.facts.type.kind is Kind.VARCHAR]
+    if any(constant(s) is not None for s in texts):
+        repair = "write the literal without quotes"
+    elif texts:
+        repair = "convert the text with TRY_CAST(x AS DOUBLE), which is NULL where it spells no number"
+    else:
+        repair = "convert one side with CAST"
+    raise mismatch(f"{what} mixes {words(first)} and {words(odd.facts)}", odd.span, repair)
+
+
+def _common_decimal(several: Sequence[Facts]) -> SqlType:
+    """The DECIMAL that holds all, by their types, or by their held values where the types need too many digits."""
+    scale = max(f.type.scale for f in several)
+    declared = [f.type.width - f.type.scale if f.type.kind is Kind.DECIMAL else _integer_digits(f) for f in several]
+    width = max(1, max(declared) + scale)
+    if width <= MAX_DIGITS:
+        return decimal(width, scale)
+    needed = max(digits(held(f), scale) if f.type.kind is not Kind.BOOLEAN else 1 + scale for f in several)
+    return decimal(needed, scale) if needed <= MAX_DIGITS else DOUBLE
+
+
+def _integer_digits(facts: Facts) -> int:
+    return 1 if facts.type.kind is Kind.BOOLEAN else digits(held(facts), 0)
+
+
+def _midnights(interval: Interval) -> Interval:
+    lo, hi = (None if b is None else datetime(b.year, b.month, b.day) for b in (interval.lo, interval.hi))  # type: ignore[union-attr]
+    return Interval(lo, hi)

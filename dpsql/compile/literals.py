@@ -1,0 +1,164 @@
+"""Values of Python as typed SQL literals, and back.
+
+Every literal has one shape per type, so that the text that is generated reads back as the same tree and no
+engine guesses a type: integers, decimals, dates and timestamps stand in a CAST, a DOUBLE always has an exponent.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.compile.ir import Value
+from dpsql.policy.facts import Kind, SqlType
+
+INT64 = (-(2**63), 2**63 - 1)
+INT128 = (-(2**127) + 1, 2**127 - 1)
+"""HUGEINT without its least value, so that a negation or an absolute value always has room."""
+
+_TYPE_NAMES = {
+    Kind.BOOLEAN: "BOOLEAN",
+    Kind.INTEGER: "BIGINT",
+    Kind.DOUBLE: "DOUBLE",
+    Kind.VARCHAR: "TEXT",  # how sqlglot spells DuckDB's VARCHAR
+    Kind.DATE: "DATE",
+    Kind.TIMESTAMP: "TIMESTAMP",
+}
+
+_DATE = r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})"
+_DATE_TEXT = re.compile(rf"\s*{_DATE}\s*", re.ASCII)
+_TIMESTAMP_TEXT = re.compile(
+    rf"\s*{_DATE}(?:[ T]+(\d{{1,2}}):(\d{{2}})(?::(\d{{2}})(?:\.(\d{{1,6}}))?)?)?\s*", re.ASCII
+)
+_NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+
+
+def data_type(target: SqlType | str) -> exp.DataType:
+    """The tree of a type; "HUGEINT" is the one type that no SqlType names (an INTEGER beyond 64 bits)."""
+    if isinstance(target, SqlType):
+        if target.kind is Kind.DECIMAL:
+            return exp.DataType.build(f"DECIMAL({target.width}, {target.scale})", dialect="duckdb")
+        return exp.DataType.build(_TYPE_NAMES[target.kind], dialect="duckdb")
+    return exp.DataType.build("INT128", dialect="duckdb")
+
+
+def cast(tree: exp.Expression, target: SqlType | str) -> exp.Cast:
+    """CAST, only where it is proved that it cannot fail."""
+    return exp.Cast(this=tree, to=data_type(target))
+
+
+def try_cast(tree: exp.Expression, target: SqlType | str) -> exp.TryCast:
+    """TRY_CAST: NULL where the value does not fit."""
+    return exp.TryCast(this=tree, to=data_type(target), safe=True)
+
+
+def literal(value: Value, target: SqlType) -> exp.Expression:
+    """`value` as a tree of type `target`, which must be able to hold it exactly (a DOUBLE: nearly)."""
+    kind = target.kind
+    if kind is Kind.BOOLEAN:
+        return exp.Boolean(this=bool(value))
+    if kind is Kind.VARCHAR:
+        return exp.Literal.string(str(value))
+    if kind is Kind.DATE:
+        assert isinstance(value, date)
+        return cast(exp.Literal.string(f"{value.year:04}-{value.month:02}-{value.day:02}"), target)
+    if kind is Kind.TIMESTAMP:
+        assert isinstance(value, date)
+        moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+        return cast(exp.Literal.string(moment.isoformat(" ")), target)
+    if kind is Kind.DOUBLE:
+        return cast(_number(_double_text(value)), target)
+    if kind is Kind.INTEGER:
+        number = int(value)  # type: ignore[arg-type]
+        return cast(_number(str(number)), target if INT64[0] <= number <= INT64[1] else "HUGEINT")
+    return cast(_number(f"{decimal_of(Fraction(value), target.scale):f}"), target)  # type: ignore[arg-type]
+
+
+def null(target: SqlType) -> exp.Expression:
+    """NULL of a type."""
+    return cast(exp.Null(), target)
+
+
+def is_literal(tree: exp.Expression) -> bool:
+    """Whether a tree is what `literal` makes."""
+    if isinstance(tree, exp.Boolean):
+        return True
+    inner = tree.this if type(tree) is exp.Cast else tree
+    inner = inner.this if isinstance(inner, exp.Neg) else inner
+    return isinstance(inner, exp.Literal)
+
+
+def decimal_of(value: Fraction, scale: int) -> Decimal:
+    """A multiple of 10^-scale as a Decimal with exactly `scale` digits after the point (any width)."""
+    units = value * 10**scale
+    assert units.denominator == 1
+    sign, number = (1, -units.numerator) if units < 0 else (0, units.numerator)
+    return Decimal((sign, tuple(int(d) for d in str(number)), -scale))
+
+
+def number_of(text: str) -> int | Decimal | float | None:
+    """The number that SQL text spells, typed as DuckDB types it; None if it is not one this project reads.
+
+    An exponent, or more than 38 digits, makes a DOUBLE; a point makes a DECIMAL."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    if "e" in text or "E" in text:
+        return float(text)
+    if "." not in text:
+        number = int(text)
+        return number if number <= INT128[1] else None
+    return Decimal(text) if len(text) <= 39 else float(text)
+
+
+def date_of(text: str) -> date | None:
+    """The date that a text spells: year, month, day; None where it is not a date of the years 1 to 9999."""
+    match = _DATE_TEXT.fullmatch(text)
+    try:
+        return date(*(int(part) for part in match.groups())) if match else None
+    except ValueError:
+        return None
+
+
+def timestamp_of(text: str) -> datetime | None:
+    """The moment that a text spells: a date, and then perhaps a time up to microseconds, without a zone."""
+    match = _TIMESTAMP_TEXT.fullmatch(text)
+    if not match:
+        return None
+    year, month, day, hour, minute, second, fraction = match.groups()
+    micro = int((fraction or "0").ljust(6, "0"))
+    try:
+        return datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), micro)
+    except ValueError:
+        return None
+
+
+def next_after(value: Fraction | date | datetime, target: SqlType, sign: int) -> Fraction | date | datetime:
+    """The least value above (sign 1), the greatest below (-1), of a discrete type; of a DOUBLE the value itself."""
+    try:
+        if isinstance(value, datetime):
+            return value + sign * timedelta(microseconds=1)
+        if isinstance(value, date):
+            return value + sign * timedelta(days=1)
+    except OverflowError:
+        return value
+    if target.kind is Kind.DOUBLE:
+        return value
+    return value + sign * Fraction(1, 10**target.scale)
+
+
+def _number(text: str) -> exp.Expression:
+    """A number's tree: a minus is an operator, never part of the literal."""
+    if text.startswith("-"):
+        return exp.Neg(this=exp.Literal.number(text[1:]))
+    return exp.Literal.number(text)
+
+
+def _double_text(value: Value) -> str:
+    text = repr(float(value))  # type: ignore[arg-type]
+    if "inf" in text or "nan" in text:
+        raise ValueError("a literal is a finite number")
+    return text if "e" in text else f"{text}e0"

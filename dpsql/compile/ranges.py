@@ -1,0 +1,309 @@
+"""Intervals: what is known of the values of an expression, and how each operator moves it.
+
+Two intervals travel with every expression. The *known* one (`Facts.lo`, `Facts.hi`) holds for the rows that the
+statement keeps: WHERE and CASE narrow it; ranges, public keys and noise rest on it, and SQL makes it true by a
+clamp. The *held* one holds for every row the engine may look at: the optimizer may compute an expression before
+a filter that stands above it, so proofs that nothing overflows rest on the held interval alone. It starts from
+what the snapshot enforces and the range of the type, and no predicate ever changes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+
+from dpsql.compile.ir import MAX_INFERRED_KEYS, Facts, Value
+from dpsql.compile.literals import INT64, decimal_of
+from dpsql.policy.facts import Kind, SqlType
+
+Bound = Fraction | date | datetime
+Number = Fraction | float
+"""An end of a numeric interval; a float is one of the two infinities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Inclusive; None = unbounded. Of a DOUBLE, `hi` None also means that NaN is possible (SQL orders it last)."""
+
+    lo: Bound | None = None
+    hi: Bound | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.lo is not None and self.hi is not None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFacts(Facts):
+    """Facts whose held interval differs from the known one. Made by narrowing and by what is computed from it."""
+
+    least: Bound | None = None
+    most: Bound | None = None
+
+
+EVERYTHING = Interval()
+
+
+def known(facts: Facts) -> Interval:
+    return Interval(facts.lo, facts.hi)
+
+
+def held(facts: Facts) -> Interval:
+    """The interval that holds before any filter; for INTEGER and DECIMAL never open."""
+    if isinstance(facts, HeldFacts):
+        return Interval(facts.least, facts.most)
+    return _closed(facts.type, Interval(facts.lo, facts.hi))
+
+
+def _closed(type_: SqlType, interval: Interval) -> Interval:
+    """With the ends of the type where there were none."""
+    if type_.kind is Kind.INTEGER:
+        least, most = Fraction(INT64[0]), Fraction(INT64[1])
+    elif type_.kind is Kind.DECIMAL:
+        most = Fraction(10**type_.width - 1, 10**type_.scale)
+        least = -most
+    else:
+        return interval
+    return Interval(least if interval.lo is None else interval.lo, most if interval.hi is None else interval.hi)
+
+
+def is_huge(facts: Facts) -> bool:
+    """Whether an INTEGER needs more than 64 bits: then its tree is a HUGEINT."""
+    interval = held(facts)
+    return facts.type.kind is Kind.INTEGER and not (interval.lo >= INT64[0] and interval.hi <= INT64[1])  # type: ignore[operator]
+
+
+def facts_of(
+    type_: SqlType,
+    interval: Interval = EVERYTHING,
+    holds: Interval = EVERYTHING,
+    *,
+    domain: Iterable[Value] | None = None,
+    nullable: bool,
+    step: Fraction | None = None,
+    size: int = 1,
+) -> Facts:
+    """Facts from both intervals. A domain sharpens the known interval; too large a one is forgotten."""
+    values = None if domain is None else tuple(sorted(set(domain)))  # type: ignore[type-var]
+    if values is not None and len(values) > MAX_INFERRED_KEYS:
+        values = None
+    if values and type_.kind not in (Kind.BOOLEAN, Kind.VARCHAR):
+        interval = Interval(bound_of(values[0]), bound_of(values[-1]))
+    step = step if type_.kind is Kind.DOUBLE else None
+    facts = Facts(type_, interval.lo, interval.hi, values, nullable, step, size)
+    if held(facts) == _closed(type_, holds):
+        return facts
+    closed = _closed(type_, holds)
+    return HeldFacts(type_, interval.lo, interval.hi, values, nullable, step, size, closed.lo, closed.hi)
+
+
+def bound_of(value: Value) -> Bound:
+    """A value as an end of an interval."""
+    return value if isinstance(value, date) else Fraction(value)  # type: ignore[arg-type]
+
+
+def finite(facts: Facts) -> tuple[Value, ...] | None:
+    """Every value but NULL, ascending, where that is known and not too many; else None."""
+    if facts.domain is not None:
+        return facts.domain
+    kind, lo, hi = facts.type.kind, facts.lo, facts.hi
+    if kind is Kind.BOOLEAN:
+        return (False, True)
+    if lo is None or hi is None:
+        return None
+    if kind is Kind.DATE and isinstance(lo, date) and isinstance(hi, date):
+        days = (hi - lo).days + 1
+        return tuple(lo + timedelta(days=d) for d in range(days)) if days <= MAX_INFERRED_KEYS else None
+    if kind in (Kind.INTEGER, Kind.DECIMAL) and isinstance(lo, Fraction) and isinstance(hi, Fraction):
+        scale = facts.type.scale
+        first, last = math.ceil(lo * 10**scale), math.floor(hi * 10**scale)
+        if last - first >= MAX_INFERRED_KEYS:
+            return None
+        if kind is Kind.INTEGER:
+            return tuple(range(first, last + 1))
+        return tuple(decimal_of(Fraction(n, 10**scale), scale) for n in range(first, last + 1))
+    return None
+
+
+def mapped(function: Callable[..., Value | None], arguments: Sequence[Facts]) -> tuple[list[Value] | None, bool]:
+    """All values of a strict function over finite domains, and whether one of them is NULL.
+
+    `function` is exact, or raises Unsure; then, or where the domains are too many, the domain is None."""
+    domains: list[tuple[Value, ...]] = []
+    size = 1
+    for facts in arguments:
+        domain = finite(facts)
+        if domain is None:
+            return None, False
+        size *= len(domain)
+        domains.append(domain)
+    if size > MAX_INFERRED_KEYS:
+        return None, False
+    rows: list[tuple[Value, ...]] = [()]
+    for domain in domains:
+        rows = [(*row, value) for row in rows for value in domain]
+    try:
+        values = {function(*row) for row in rows}
+    except Unsure:
+        return None, False
+    return [v for v in values if v is not None], None in values
+
+
+class Unsure(Exception):
+    """Python might not compute what DuckDB computes; nothing is inferred then."""
+
+
+def hull(intervals: Sequence[Interval]) -> Interval:
+    """The least interval around all."""
+    los, his = [i.lo for i in intervals], [i.hi for i in intervals]
+    return Interval(
+        None if not los or None in los else min(los),  # type: ignore[type-var]
+        None if not his or None in his else max(his),  # type: ignore[type-var]
+    )
+
+
+def joined(branches: Sequence[Facts], type_: SqlType, *, nullable: bool) -> Facts:
+    """Facts of an expression that takes the value of one of its branches, all of one type."""
+    domains = [finite(b) for b in branches]
+    domain = [v for d in domains if d is not None for v in d] if None not in domains else None
+    some = [b for b in branches if b.domain != ()] or branches  # what is always NULL has no value to bound
+    return facts_of(
+        type_,
+        hull([known(b) for b in some]),
+        hull([held(b) for b in branches]),
+        domain=domain,
+        nullable=nullable,
+        step=common_step(some),
+        size=max((b.size for b in branches), default=1),
+    )
+
+
+def step_of(facts: Facts) -> Fraction | None:
+    """The grid that an expression's values lie on, as far as that is known."""
+    kind = facts.type.kind
+    return facts.step if kind is Kind.DOUBLE else Fraction(1, 10**facts.type.scale) if facts.is_numeric else None
+
+
+def common_step(several: Iterable[Facts]) -> Fraction | None:
+    """The coarsest grid that contains the grids of all; None where one has none."""
+    common: Fraction | None = None
+    for facts in several:
+        step = step_of(facts)
+        if step is None or step <= 0:
+            return None
+        if common is None:
+            common = step
+        else:
+            bottom = math.lcm(common.denominator, step.denominator)
+            common = Fraction(math.gcd(int(common * bottom), int(step * bottom)), bottom)
+    return common
+
+
+# Interval arithmetic. Ends are exact; an open end is an infinity, and 0 times infinity is 0, since an open
+# interval of numbers holds no infinity but those that `floating` takes care of.
+
+
+def plus(a: Interval, b: Interval) -> Interval:
+    return Interval(_sum(a.lo, b.lo), _sum(a.hi, b.hi))
+
+
+def minus(a: Interval, b: Interval) -> Interval:
+    return plus(a, negative(b))
+
+
+def negative(a: Interval) -> Interval:
+    return Interval(None if a.hi is None else -a.hi, None if a.lo is None else -a.lo)  # type: ignore[operator]
+
+
+def times(a: Interval, b: Interval) -> Interval:
+    corners = [_product(x, y) for x in _ends(a) for y in _ends(b)]
+    return _from(min(corners), max(corners))
+
+
+def magnitude(a: Interval) -> Interval:
+    lo, hi = _ends(a)
+    least = Fraction(0) if lo <= 0 <= hi else min(abs(lo), abs(hi))
+    return _from(least, max(abs(lo), abs(hi)))
+
+
+def quotient(a: Interval, b: Interval, grain: Fraction | None) -> Interval:
+    """a / b for b other than 0; `grain` is the least |b| possible (None: arbitrarily small)."""
+    lo, hi = _ends(b)
+    if lo <= 0 <= hi:
+        if grain is None:
+            return EVERYTHING
+        parts = [(lo, -grain)] if lo <= -grain else []
+        parts += [(grain, hi)] if hi >= grain else []
+    else:
+        parts = [(lo, hi)]
+    corners = [_ratio(x, y) for x in _ends(a) for part in parts for y in part]
+    return _from(min(corners), max(corners)) if corners else Interval(Fraction(0), Fraction(0))
+
+
+def truncated(a: Interval) -> Interval:
+    """Toward zero, as integer division does."""
+    return Interval(*(None if end is None else Fraction(math.trunc(end)) for end in (a.lo, a.hi)))  # type: ignore[arg-type]
+
+
+def remainder(a: Interval, b: Interval, grain: Fraction) -> Interval:
+    """a % b: the sign of a, and less than |b| (by `grain` at least: 0 for a DOUBLE)."""
+    size = magnitude(b).hi
+    most = None if size is None else max(Fraction(0), size - grain)  # type: ignore[operator]
+    lo, hi = _ends(a)
+    top = Fraction(0) if hi <= 0 else min((x for x in (most, hi) if x is not None and x != math.inf), default=None)
+    bottom = Fraction(0) if lo >= 0 else min((x for x in (most, -lo) if x is not None and x != math.inf), default=None)
+    return Interval(None if bottom is None else -bottom, top)  # type: ignore[operator, arg-type]
+
+
+def monotone(a: Interval, function: Callable[[Fraction], Fraction]) -> Interval:
+    """The image under a function that never decreases."""
+    return Interval(*(None if end is None else function(end) for end in (a.lo, a.hi)))  # type: ignore[arg-type]
+
+
+def floating(a: Interval, *operands: Interval) -> Interval:
+    """What a DOUBLE can be whose exact value lies in `a`: each end is moved outward to a double.
+
+    Rounding to nearest never passes a double, so no value leaves the interval. Where an operand is open the result
+    may be infinite or NaN, and where an end is beyond the largest double it may overflow: then nothing is known."""
+    if not all(o.is_bounded for o in (a, *operands)):
+        return EVERYTHING
+    lo, hi = _double_below(a.lo), _double_below(-a.hi)  # type: ignore[operator, arg-type]
+    return EVERYTHING if lo is None or hi is None else Interval(lo, -hi)
+
+
+def _double_below(value: Fraction) -> Fraction | None:
+    """A double at or below a number, None where there is none that is finite."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return None
+    if Fraction(nearest) == value:
+        return value
+    below = math.nextafter(math.nextafter(nearest, -math.inf), -math.inf)  # one more: for conversions in two roundings
+    return None if math.isinf(below) else Fraction(below)
+
+
+def _ends(a: Interval) -> tuple[Number, Number]:
+    return (-math.inf if a.lo is None else a.lo, math.inf if a.hi is None else a.hi)  # type: ignore[return-value]
+
+
+def _from(lo: Number, hi: Number) -> Interval:
+    return Interval(*(None if isinstance(end, float) else end for end in (lo, hi)))
+
+
+def _sum(a: Bound | None, b: Bound | None) -> Bound | None:
+    return None if a is None or b is None else a + b  # type: ignore[operator]
+
+
+def _product(a: Number, b: Number) -> Number:
+    return Fraction(0) if a == 0 or b == 0 else a * b
+
+
+def _ratio(a: Number, b: Number) -> Number:
+    """a / b for b other than 0."""
+    if isinstance(b, float):
+        return Fraction(0)
+    return a / b

@@ -1,0 +1,204 @@
+"""Lower one expression of a row into total form.
+
+`lower_scalar` walks a bound sqlglot tree and builds a new one that no row can make the engine raise on, together
+with what is known of its values. It is closed: a node without a rule here, an argument that no rule reads, a type
+that has no rule is refused (DP230 to DP233), so what a later sqlglot adds is refused until someone looks at it.
+It must not read data, and must not rest a proof on anything but the held intervals of `ranges`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from dpsql.compile import arithmetic, comparisons
+from dpsql.compile.casts import cast_to, type_of
+from dpsql.compile.functions import apply, unknown
+from dpsql.compile.ir import Scalar, Scope
+from dpsql.compile.kinds import BOOLEAN, NULL, VARCHAR, constant_of, unify
+from dpsql.compile.literals import literal, number_of
+from dpsql.compile.narrowing import assume
+from dpsql.compile.parse import span_of
+from dpsql.compile.ranges import finite, joined
+from dpsql.compile.trees import column
+from dpsql.errors import refusal
+
+__all__ = ["finite", "literal", "lower_scalar", "narrow"]
+
+_Rule = Callable[[exp.Expression, Scope], Scalar]
+
+
+def lower_scalar(tree: exp.Expression, scope: Scope) -> Scalar:
+    """The total form of a bound expression, or a refusal.
+
+    A cast that fails, a division by 0 and a date calculation that leaves the years 1 to 9999 give NULL."""
+    rule = _RULES.get(type(tree))
+    return rule(tree, scope) if rule is not None else apply(tree, scope, lower_scalar)
+
+
+def narrow(scope: Scope, predicate: exp.Expression) -> Scope:
+    """The scope for rows for which `predicate` is TRUE. What the engine may see before the filter stays as it was."""
+    return assume(scope, predicate, True, False, lower_scalar)
+
+
+def _column(node: exp.Expression, scope: Scope) -> Scalar:
+    assert isinstance(node, exp.Column)
+    facts = scope.get((node.table, node.name))
+    if facts is None or node.args.get("db"):
+        raise refusal("DP111", f'no column "{node.name}" here', span=span_of(node))
+    return Scalar(column(node.table, node.name), facts, span_of(node))
+
+
+def _literal(node: exp.Expression, scope: Scope) -> Scalar:
+    if node.args.get("is_string"):
+        return constant_of(str(node.this), VARCHAR, span_of(node))
+    value = number_of(str(node.this))
+    if value is None or value == math.inf:
+        raise refusal("DP231", "the number has no exact reading", span=span_of(node), repair="write fewer digits")
+    return constant_of(value, type_of(value), span_of(node))
+
+
+def _boolean(node: exp.Expression, scope: Scope) -> Scalar:
+    return constant_of(bool(node.this), BOOLEAN, span_of(node))
+
+
+def _null(node: exp.Expression, scope: Scope) -> Scalar:
+    return Scalar(exp.Null(), NULL, span_of(node))
+
+
+def _paren(node: exp.Expression, scope: Scope) -> Scalar:
+    inner = lower_scalar(node.this, scope)
+    return Scalar(inner.tree, inner.facts, span_of(node))
+
+
+def _connector(node: exp.Expression, scope: Scope) -> Scalar:
+    """A chain of one connector at once: thousands of conjuncts must not be as many levels of recursion."""
+    kind = exp.And if isinstance(node, exp.And) else exp.Or
+    chain: list[exp.Expression] = []
+    left: exp.Expression = node
+    while isinstance(left, kind):
+        chain.append(left.expression)
+        left = left.this
+    return comparisons.connect(kind, [lower_scalar(n, scope) for n in [left, *reversed(chain)]], span_of(node))
+
+
+def _not(node: exp.Expression, scope: Scope) -> Scalar:
+    return comparisons.negation(lower_scalar(node.this, scope), span_of(node))
+
+
+def _compare(node: exp.Expression, scope: Scope) -> Scalar:
+    assert isinstance(node, exp.Binary)
+    return comparisons.compare(
+        type(node), lower_scalar(node.left, scope), lower_scalar(node.right, scope), span_of(node)
+    )
+
+
+def _distinct(node: exp.Expression, scope: Scope) -> Scalar:
+    assert isinstance(node, exp.Binary)
+    return comparisons.distinct(
+        type(node), lower_scalar(node.left, scope), lower_scalar(node.right, scope), span_of(node)
+    )
+
+
+def _between(node: exp.Expression, scope: Scope) -> Scalar:
+    if node.args.get("symmetric"):
+        raise refusal(
+            "DP230", "BETWEEN SYMMETRIC is not answered", span=span_of(node), repair="put the lower bound first"
+        )
+    value, low, high = (lower_scalar(node.args[key], scope) for key in ("this", "low", "high"))
+    return comparisons.between(value, low, high, span_of(node))
+
+
+def _in(node: exp.Expression, scope: Scope) -> Scalar:
+    members = node.expressions
+    if node.args.get("query") or node.args.get("unnest") or node.args.get("field") or not members:
+        raise refusal(
+            "DP220",
+            "IN with a subquery cannot stand here",
+            span=span_of(node),
+            repair="list the values, or join the table",
+        )
+    return comparisons.member(lower_scalar(node.this, scope), [lower_scalar(m, scope) for m in members], span_of(node))
+
+
+def _is(node: exp.Expression, scope: Scope) -> Scalar:
+    value, test = lower_scalar(node.this, scope), node.expression
+    if isinstance(test, exp.Null):
+        return comparisons.is_null_test(value, span_of(node))
+    if isinstance(test, exp.Boolean):
+        return comparisons.is_truth_test(value, bool(test.this), span_of(node))
+    raise unknown("IS", node)
+
+
+_ARITHMETIC = {
+    exp.Add: arithmetic.add,
+    exp.Sub: arithmetic.subtract,
+    exp.Mul: arithmetic.multiply,
+    exp.Div: arithmetic.divide,
+    exp.IntDiv: arithmetic.divide_whole,
+    exp.Mod: arithmetic.modulo,
+}
+
+
+def _operator(node: exp.Expression, scope: Scope) -> Scalar:
+    assert isinstance(node, exp.Binary)
+    if node.args.get("typed") or node.args.get("safe"):
+        raise unknown("/", node)
+    return _ARITHMETIC[type(node)](lower_scalar(node.left, scope), lower_scalar(node.right, scope), span_of(node))
+
+
+def _negate(node: exp.Expression, scope: Scope) -> Scalar:
+    return arithmetic.negate(lower_scalar(node.this, scope), span_of(node))
+
+
+def _cast(node: exp.Expression, scope: Scope) -> Scalar:
+    return cast_to(node, lower_scalar(node.this, scope), span_of(node))
+
+
+def _case(node: exp.Expression, scope: Scope) -> Scalar:
+    """CASE, IF. A branch is lowered under what its conditions say, so that `CASE WHEN x > 100 THEN 100 ELSE x END`
+    is at most 100; the proofs of totality know nothing of that, since DuckDB may compute every branch for every row."""
+    if isinstance(node, exp.If):
+        whens, default, operand = [(node.this, node.args["true"])], node.args.get("false"), None
+    else:
+        whens = [(branch.this, branch.args["true"]) for branch in node.args["ifs"]]
+        default, operand = node.args.get("default"), node.args.get("this")
+    conditions: list[Scalar] = []
+    branches: list[Scalar] = []
+    for when, then in whens:
+        test = when if operand is None else exp.EQ(this=operand.copy(), expression=when.copy())
+        conditions.append(comparisons.condition(lower_scalar(test, scope), "WHEN"))
+        branches.append(lower_scalar(then, assume(scope, test, True, False, lower_scalar)))
+        scope = assume(scope, test, False, True, lower_scalar)
+    branches.append(lower_scalar(default, scope) if default is not None else Scalar(exp.Null(), NULL))
+    type_, typed = unify(branches, "CASE")
+    ifs = [exp.If(this=c.tree, true=t.tree) for c, t in zip(conditions, typed, strict=False)]
+    tree = exp.Case(ifs=ifs, default=typed[-1].tree)
+    facts = joined([t.facts for t in typed], type_, nullable=any(t.facts.nullable for t in typed))
+    return arithmetic.in_its_type(Scalar(tree, facts, span_of(node)), typed)
+
+
+_RULES: dict[type[exp.Expression], _Rule] = {
+    exp.Column: _column,
+    exp.Literal: _literal,
+    exp.Boolean: _boolean,
+    exp.Null: _null,
+    exp.Paren: _paren,
+    exp.And: _connector,
+    exp.Or: _connector,
+    exp.Not: _not,
+    **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE), _compare),
+    exp.NullSafeEQ: _distinct,
+    exp.NullSafeNEQ: _distinct,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Is: _is,
+    **dict.fromkeys(_ARITHMETIC, _operator),
+    exp.Neg: _negate,
+    exp.Cast: _cast,
+    exp.TryCast: _cast,
+    exp.Case: _case,
+    exp.If: _case,
+}
