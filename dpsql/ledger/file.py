@@ -116,13 +116,12 @@ class LedgerFile:
             pass  # a fork that waits goes first
         with self._lock:
             try:
-                connection = self._begin(write)
                 try:
+                    connection = self._begin(write)
                     yield connection
                     connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
+                except BaseException:  # a Ctrl-C too, wherever it strikes: nobody else may wait for our lock
+                    self._roll_back()
                     raise
             except sqlite3.Error as error:
                 self._drop()  # an open transaction ends with its connection; the next use opens a new one
@@ -161,8 +160,12 @@ class LedgerFile:
             except sqlite3.OperationalError as error:
                 if not _is_lock(error) or time.monotonic() > deadline:
                     raise
-                if self._connection is not None and self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                self._roll_back()
+                time.sleep(NAP_SECONDS / 5)  # some locks are reported without SQLite's own wait
+
+    def _roll_back(self) -> None:
+        if self._connection is not None and self._pid == os.getpid() and self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     def check_types(self, row: tuple[object, ...] | None, *types: type) -> None:
         """A damaged page can turn any column into any type; what is decided by a row is checked first."""
@@ -224,7 +227,9 @@ class LedgerFile:
     def _make(self) -> None:
         """Make the file where none is: complete under another name first, so that a crash leaves all of it or none."""
         folder = self.path.parent
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for new in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+            new.mkdir(mode=0o700, exist_ok=True)
+            _sync(new.parent)
         if self._private_folder and stat.S_IMODE(folder.stat().st_mode) & 0o077:
             folder.chmod(0o700)
         if os.path.lexists(self.path):
@@ -241,11 +246,7 @@ class LedgerFile:
                 connection.close()
             with suppress(FileExistsError):  # another process was first: its file counts
                 os.link(draft, self.path)  # unlike a rename, a link never replaces a file
-            number = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(number)
-            finally:
-                os.close(number)
+            _sync(folder)
         finally:
             for suffix in ("", "-wal", "-shm", "-journal"):
                 Path(draft + suffix).unlink(missing_ok=True)
@@ -267,6 +268,15 @@ class LedgerFile:
                 connection.close()
             else:
                 _abandoned.append(connection)
+
+
+def _sync(folder: Path) -> None:
+    """A new name outlives a power cut only once its folder is on the disk too."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def written(amount: Fraction) -> str:

@@ -8,6 +8,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
+import pytest
+
 from dpsql.errors import Error
 from dpsql.ledger import Ledger
 
@@ -163,3 +165,19 @@ def test_opening_waits_for_a_writer(account, charge, path):
     assert time.monotonic() - started > 0.2
     holder.join()
     other.charge(charge())
+
+
+def test_an_interrupt_leaves_no_lock_and_no_charge(account, charge, monkeypatch):
+    ledger, other = account(), account()
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    for place in ("written", "now"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"dpsql.ledger.accounts.{place}", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                ledger.charge(charge())
+        other.charge(charge("1/100"))
+    assert ledger.balance().statements == 2
+    ledger.charge(charge())
