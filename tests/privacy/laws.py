@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dpsql.privacy.sampling import Integers, Words
 
 ALARM = 1e-9
-"""False-alarm rate of one chi-square check. All tests of noise together make fewer than 300, so that one run in three
+"""False-alarm rate of one chi-square check. All tests of noise together make fewer than 500, so that one run in two
 million, at the most, is red without a cause."""
 
 ARITHMETIC = Context(prec=80, Emin=MIN_EMIN, Emax=MAX_EMAX)
