@@ -1,0 +1,357 @@
+"""The Python DB-API (PEP 249): connections and cursors over a session.
+
+Promise: every exception that leaves is a `dpsql.Error` whose text starts with its code; values arrive as int,
+Decimal, float, str, bool, date, datetime or None. It holds answers only, and knows neither the engine nor the
+parser. It loads nothing heavy: pyarrow and the session are imported by the first `connect`.
+
+A charge is never taken back: there are no transactions, so `commit` and `rollback` find nothing pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dpsql import errors
+from dpsql.errors import refusal
+from dpsql.front.diagnostics import guarded, spinner
+from dpsql.front.types import type_code
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpsql.answer import Answer, Receipt
+    from dpsql.ledger import Balance
+    from dpsql.session import Session
+
+apilevel = "2.0"
+threadsafety = 1
+paramstyle = "qmark"
+
+Parameter: TypeAlias = int | Decimal | float | str | bool | date | datetime | None
+Parameters: TypeAlias = Sequence[Parameter] | Mapping[str, Parameter]
+Description: TypeAlias = tuple[str, str, None, None, int | None, int | None, bool | None]
+Row: TypeAlias = tuple[Any, ...]
+
+_CHUNK = 4096  # rows turned from Arrow into Python at a time
+
+
+def connect(
+    policy: str | Path,
+    database: str | Path | None = None,
+    *,
+    ledger: str | Path | None = None,
+    analyst: str | None = None,
+    prepare: str = "auto",
+) -> Connection:
+    """Open private data under a policy.
+
+    policy: the owner's TOML file. database: a DuckDB file, or nothing where every table of the policy has its
+    own source. ledger: the file of budgets (default: one for all accounts, in your state folder). analyst: who
+    asks, where the policy counts per analyst. prepare: "auto" makes the snapshot where none exists (this may
+    take a while; on a terminal a sign turns meanwhile); "required" fails instead.
+    """
+
+    def opened() -> Connection:
+        from dpsql.session import open_session
+
+        return Connection(open_session(policy, database, ledger=ledger, analyst=analyst, prepare=prepare))
+
+    with spinner("opening; a first use prepares the snapshot"):
+        return guarded(opened)
+
+
+class Connection:
+    """One analyst's session. Threads may not share it (threadsafety 1), but any thread may call `cancel`."""
+
+    Warning = errors.Warning
+    Error = errors.Error
+    InterfaceError = errors.InterfaceError
+    DatabaseError = errors.DatabaseError
+    DataError = errors.DataError
+    OperationalError = errors.OperationalError
+    IntegrityError = errors.IntegrityError
+    InternalError = errors.InternalError
+    ProgrammingError = errors.ProgrammingError
+    NotSupportedError = errors.NotSupportedError
+    PolicyError = errors.PolicyError
+    BudgetError = errors.BudgetError
+
+    def __init__(self, session: Session) -> None:
+        self._open_session: Session | None = session
+
+    @property
+    def _session(self) -> Session:
+        if self._open_session is None:
+            raise refusal("DP001", "the connection is closed")
+        return self._open_session
+
+    def cursor(self) -> Cursor:
+        """A new cursor; each holds its own result."""
+        self._session  # noqa: B018 - raises where closed
+        return Cursor(self)
+
+    def execute(self, sql: str, parameters: Parameters | None = None) -> Cursor:
+        """A new cursor that has executed the statement."""
+        return self.cursor().execute(sql, parameters)
+
+    def executescript(self, script: str) -> list[Cursor]:
+        """Execute the script's statements in order; one cursor each. Stops at the first error, which it raises.
+
+        What ran before that error stays charged, and is free when asked again.
+        """
+        session = self._session
+        statements = guarded(partial(session.statements, script))
+        return [self.execute(statement) for statement in statements]
+
+    def explain(self, sql: str, parameters: Parameters | None = None) -> str:
+        """How the statement would be answered: both SQLs, limits, noise, price. Free; runs nothing on private data."""
+        session, given = self._session, _checked(parameters)
+        return guarded(partial(session.explain, sql, given))
+
+    @property
+    def budget(self) -> Balance:
+        """What the account has spent and has left, as exact fractions."""
+        return guarded(self._session.budget)
+
+    def cancel(self) -> None:
+        """Ask the statement that another thread runs here to stop; what it was charged stays charged."""
+        guarded(self._session.cancel)
+
+    def commit(self) -> None:
+        """Nothing is ever pending."""
+        self._session  # noqa: B018 - raises where closed
+
+    def rollback(self) -> None:
+        """Nothing is ever pending; a charge is never taken back."""
+        self._session  # noqa: B018 - raises where closed
+
+    def close(self) -> None:
+        """Close the session. A second call does nothing."""
+        if self._open_session is not None:
+            session, self._open_session = self._open_session, None
+            guarded(session.close)
+
+    def __enter__(self) -> Connection:
+        self._session  # noqa: B018 - raises where closed
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Cursor:
+    """One result at a time: rows, half-widths, receipt."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.arraysize = 1
+        self._closed = False
+        self._answer: Answer | None = None
+        self._rows: Iterator[Row] = iter(())
+
+    def execute(self, operation: str, parameters: Parameters | None = None) -> Cursor:
+        """Execute one statement; returns the cursor itself. `?` takes a sequence, `$name` a mapping."""
+        session, given = self._ready(), _checked(parameters)
+        self._forget()
+        self._keep(guarded(partial(session.execute, operation, given)))
+        return self
+
+    def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
+        """Execute the statement once for each set of parameters. EACH IS CHARGED like a statement of its own.
+
+        The rows of all follow each other, and the receipt is that of the last with the charges added up. Where
+        one fails the error is raised; those before it stay charged, and are free when asked again.
+        """
+        session = self._ready()
+        self._forget()
+        answers: list[Answer] = []
+        for parameters in seq_of_parameters:
+            answers.append(guarded(partial(session.execute, operation, _checked(parameters))))
+        if answers:
+            self._keep(guarded(partial(_together, answers)))
+        return self
+
+    @property
+    def description(self) -> list[Description] | None:
+        """A 7-tuple per column: name, type code, None, None, precision, scale, None. None before `execute`."""
+        return None if self._answer is None else [_described(column) for column in self._answer.table.schema]
+
+    @property
+    def rowcount(self) -> int:
+        """Rows of the result, or -1 before `execute`."""
+        return -1 if self._answer is None else self._answer.table.num_rows
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """What the statement cost and what is left; None for SET, SHOW, DESCRIBE and EXPLAIN."""
+        return None if self._answer is None else self._answer.receipt
+
+    @property
+    def half_widths(self) -> list[list[float | None] | None]:
+        """Per column None (exact, or not known) or one number per row: half the width of the 95 % interval."""
+        answer = self._result()
+        widths = answer.half_widths or [None] * answer.table.num_columns
+        return [None if column is None else list(column) for column in widths]
+
+    def fetchone(self) -> Row | None:
+        """The next row, or None."""
+        rows = self.fetchmany(1)
+        return rows[0] if rows else None
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        """The next `size` rows (default: `arraysize`)."""
+        self._result()
+        wanted = self.arraysize if size is None else size
+        return guarded(partial(list, islice(self._rows, wanted)))
+
+    def fetchall(self) -> list[Row]:
+        """All rows that are left."""
+        self._result()
+        return guarded(partial(list, self._rows))
+
+    def __iter__(self) -> Iterator[Row]:
+        return self
+
+    def __next__(self) -> Row:
+        row = self.fetchone()
+        if row is None:
+            raise StopIteration
+        return row
+
+    def to_arrow(self) -> pa.Table:
+        """The whole result as an Arrow table, whatever was fetched before."""
+        return self._result().table
+
+    def to_pandas(self) -> Any:
+        """The whole result as a pandas DataFrame."""
+        table = self.to_arrow()
+        _need("pandas", "to_pandas()")
+        return guarded(table.to_pandas)
+
+    def to_polars(self) -> Any:
+        """The whole result as a Polars DataFrame."""
+        table = self.to_arrow()
+        polars = _need("polars", "to_polars()")
+        return guarded(partial(polars.from_arrow, table))
+
+    def setinputsizes(self, sizes: Sequence[object]) -> None:
+        """PEP 249 asks for it; nothing to prepare."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """PEP 249 asks for it; values are never cut."""
+
+    def close(self) -> None:
+        """Drop the result; the cursor can't be used again."""
+        self._forget()
+        self._closed = True
+
+    def __enter__(self) -> Cursor:
+        self._ready()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        """The result as notebooks show it."""
+        if self._answer is None:
+            return "<em>no result</em>"
+        from dpsql.front.render import html
+
+        answer, total = self._answer, self.connection._session.policy.budget.epsilon
+        return guarded(partial(html, answer, total))
+
+    def _ready(self) -> Session:
+        session = self.connection._session
+        if self._closed:
+            raise refusal("DP001", "the cursor is closed")
+        return session
+
+    def _result(self) -> Answer:
+        self._ready()
+        if self._answer is None:
+            raise refusal("DP002", "there is no result: execute a statement first")
+        return self._answer
+
+    def _keep(self, answer: Answer) -> None:
+        self._answer, self._rows = answer, _rows(answer.table)
+
+    def _forget(self) -> None:
+        self._answer, self._rows = None, iter(())
+
+
+def _checked(parameters: Parameters | None) -> Parameters | None:
+    """The parameters, copied; a plain string is a forgotten comma, not a sequence of letters."""
+    if parameters is None:
+        return None
+    if isinstance(parameters, Mapping):
+        return dict(parameters)
+    if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Iterable):
+        raise refusal(
+            "DP003", "parameters come as a sequence (for ?) or a mapping (for $name)", repair="write (value,)"
+        )
+    return tuple(parameters)
+
+
+def _rows(table: pa.Table) -> Iterator[Row]:
+    """The table's rows as tuples, some thousand converted at a time. Sums of 38 digits and no fraction are int."""
+    whole = [type_code(column.type) == "HUGEINT" for column in table.schema]
+    if not whole:
+        return
+    for start in range(0, table.num_rows, _CHUNK):
+        columns = (
+            [None if value is None else int(value) for value in column.to_pylist()] if integer else column.to_pylist()
+            for column, integer in zip(table.slice(start, _CHUNK).columns, whole, strict=True)
+        )
+        yield from zip(*columns, strict=True)
+
+
+def _described(column: pa.Field) -> Description:
+    code = type_code(column.type)
+    precision, scale = (column.type.precision, column.type.scale) if code in ("DECIMAL", "HUGEINT") else (None, None)
+    return (column.name, code, None, None, precision, scale, None)
+
+
+def _together(answers: Sequence[Answer]) -> Answer:
+    """The answers one below the other. One statement has one schema, so the tables fit."""
+    from dataclasses import replace
+
+    import pyarrow as pa
+
+    last = answers[-1]
+    half_widths: list[list[float | None] | None] = []
+    for index in range(len(last.half_widths)):
+        parts = [(a.half_widths[index], a.table.num_rows) for a in answers]
+        noised = any(widths is not None for widths, _ in parts)
+        half_widths.append([w for widths, n in parts for w in (widths or [None] * n)] if noised else None)
+    receipt = last.receipt
+    if receipt is not None:
+        receipts = [a.receipt for a in answers if a.receipt is not None]
+        receipt = replace(
+            receipt,
+            epsilon=sum((r.epsilon for r in receipts), start=0 * receipt.epsilon),
+            delta=sum((r.delta for r in receipts), start=0 * receipt.delta),
+        )
+    return replace(last, table=pa.concat_tables([a.table for a in answers]), half_widths=half_widths, receipt=receipt)
+
+
+def _need(package: str, method: str) -> Any:
+    """The optional package, imported."""
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ImportError:
+        reason = f"{method} needs the package {package}, which is not installed"
+    raise refusal("DP002", reason, repair=f"pip install {package}")

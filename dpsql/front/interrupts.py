@@ -1,0 +1,63 @@
+"""Ctrl-C while a statement runs: asks the engine to stop, and leaves the rest of the program in order.
+
+Promise: the first Ctrl-C calls `cancel` at once, even while the main thread is deep inside the engine; a second
+one raises KeyboardInterrupt. Statements keep running on the main thread: a worker thread would need a session
+whose ledger may be used from any thread. So the signal is heard where Python hears it first, on the wakeup file
+descriptor, which C code writes and a watching thread reads; the ordinary handler alone would wait for the engine
+to return.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupt:
+    """pressed: whether Ctrl-C came. heard: whether `cancel` took it."""
+
+    def __init__(self) -> None:
+        self.pressed = self.heard = False
+
+
+@contextmanager
+def interruptible(cancel: Callable[[], None]) -> Iterator[Interrupt]:
+    """While the block runs, Ctrl-C calls `cancel`. Outside the main thread no signal arrives: nothing to do."""
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+
+    def note(_signal: int, _frame: FrameType | None) -> None:
+        if interrupt.pressed:
+            raise KeyboardInterrupt
+        interrupt.pressed = True
+
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+
+    def watch() -> None:
+        while signals := reader.recv(64):
+            if signal.SIGINT in signals:
+                try:
+                    cancel()
+                    interrupt.heard = True
+                except Exception:
+                    interrupt.heard = False  # the second Ctrl-C remains
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    old_descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    old_handler = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, old_handler or signal.SIG_DFL)
+        signal.set_wakeup_fd(old_descriptor)
+        writer.close()
+        watcher.join()
+        reader.close()

@@ -1,0 +1,239 @@
+"""A session that answers from a script of its own: what the front ends see, without policy files, engines or noise.
+
+The tests put it in the place of `dpsql.session` (`installed`, or `launch.py` for a process of its own). Statements
+are recognised by their first words; whatever else is said comes back as an error, as from a real session.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dpsql.answer import Answer, ColumnReceipt, Receipt
+from dpsql.errors import Span, located, refusal
+from dpsql.ledger import Balance
+from dpsql.policy.model import Budget, Column, Policy, Table
+
+TOTAL = Fraction(3)
+PRIVATE_DETAIL = "alice-secret"  # stands in an exception that no front end may show
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    tables: Mapping[str, Sequence[str]]
+    functions: Sequence[str]
+    settings: Sequence[str]
+
+
+def policy(account: str = "shop") -> Policy:
+    columns = {name: Column(name) for name in ("household_id", "department", "sales_value")}
+    return Policy(
+        unit="household",
+        budget=Budget(account, TOTAL, Fraction(0), Fraction(1, 4), Fraction(1)),
+        tables={
+            "sales": Table("sales", False, "sales", "household_id", (), columns, max_rows_per_unit=10),
+            "days": Table("days", True, "days", None, (), {"day": Column("day")}),
+        },
+        digest="digest",
+    )
+
+
+def answer(columns: Mapping[str, Any], half_widths: Sequence[Any] = (), receipt: Receipt | None = None) -> Answer:
+    return Answer(pa.table(dict(columns)), half_widths, receipt)
+
+
+@dataclass
+class Session:
+    """Charges 1/4 for each `SELECT ... FROM sales`, once per text."""
+
+    policy: Policy = field(default_factory=policy)
+    settings: dict[str, object] = field(default_factory=lambda: {"epsilon": Fraction(1, 4)})
+    spent: Fraction = Fraction(0)
+    executed: list[tuple[str, object]] = field(default_factory=list)
+    closed: bool = False
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    seen: set[str] = field(default_factory=set)
+
+    def execute(self, sql: str, parameters: Any = None, *, name: str = "") -> Answer:
+        text = sql.strip().removesuffix(";")
+        while text.startswith("--"):
+            text = text.partition("\n")[2].strip()
+        self.executed.append((text, parameters))
+        for start, reply in self._replies().items():
+            if text.upper().startswith(start):
+                return reply(text, sql, name)
+        at = len(sql) - len(sql.lstrip())
+        raise located(refusal("DP101", "this is not SQL", span=Span(at, at + 4), repair="write a query"), sql, name)
+
+    def _replies(self) -> dict[str, Callable[[str, str, str], Answer]]:
+        return {
+            "SELECT DEPARTMENT": self._departments,
+            "SELECT SLOWLY": self._slowly,
+            "SELECT PUBLIC": self._public,
+            "SELECT NASTY": self._nasty,
+            "SELECT WIDE": self._wide,
+            "SELECT MANY": lambda *_: answer({"n": list(range(1000))}, receipt=self._receipt(Fraction(0))),
+            "SELECT JOIN": self._refuse,
+            "SELECT DEAR": self._too_dear,
+            "SELECT ENGINE": self._engine,
+            "SELECT CRASH": self._crash,
+            "SELECT LOST": self._lost,
+            "SET EPSILON": self._set,
+            "SHOW TABLES": lambda *_: answer({"table": list(self.policy.tables)}),
+            "DESCRIBE SALES": lambda *_: answer({"column": list(self.policy.tables["sales"].columns)}),
+            "EXPLAIN": lambda *_: answer({"explain": ["Release", "  Scan sales"]}),
+        }
+
+    def _receipt(self, charge: Fraction, *columns: ColumnReceipt) -> Receipt:
+        self.spent += charge
+        return Receipt(charge, Fraction(0), TOTAL - self.spent, Fraction(0), columns, policy="digest")
+
+    def _departments(self, text: str, *_: str) -> Answer:
+        charge = Fraction(0) if text in self.seen else Fraction(1, 4)
+        if self.spent + charge > TOTAL:
+            raise refusal("DP401", "the budget is exhausted: 0 is left", repair="ask the owner")
+        self.seen.add(text)
+        receipt = self._receipt(charge, ColumnReceipt("households", "discrete Laplace", charge, 4.0, 14.0))
+        columns = {"department": ["GROCERY", "DRUG GM", None], "households": [2401, 1136, 7]}
+        return answer(columns, [None, [14.0, 14.0, 14.0]], receipt)
+
+    def _slowly(self, *_: str) -> Answer:
+        self.spent += Fraction(1, 4)
+        self.cancelled.clear()
+        for _i in range(1000):
+            if self.cancelled.is_set():
+                raise refusal("DP501", "the statement was interrupted; its charge stays")
+            time.sleep(0.01)
+        return answer({"n": [1]}, receipt=self._receipt(Fraction(0)))
+
+    def _public(self, *_: str) -> Answer:
+        columns = {
+            "i": pa.array([1, None], pa.int64()),
+            "d": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+            "h": pa.array([Decimal(2**100), None], pa.decimal128(38, 0)),
+            "f": pa.array([0.5, None], pa.float64()),
+            "s": pa.array(["text", None], pa.string()),
+            "b": pa.array([True, None], pa.bool_()),
+            "day": pa.array([date(2024, 2, 29), None], pa.date32()),
+            "ts": pa.array([datetime(2024, 2, 29, 12, 30), None], pa.timestamp("us")),
+        }
+        return answer(columns, receipt=self._receipt(Fraction(0)))
+
+    def _nasty(self, *_: str) -> Answer:
+        texts = ["\x1b[2Jgone", 'a|b,"c"\nd', "", "NULL", None, "日本\u202e"]
+        return answer({"text\x07": texts}, receipt=self._receipt(Fraction(0)))
+
+    def _wide(self, *_: str) -> Answer:
+        columns = {f"column_{i}": ["a rather long text in a cell", "short"] for i in range(3)}
+        return answer(columns | {"total": [123456, 7]}, [None, None, None, [9.0, 9.0]], self._receipt(Fraction(1, 4)))
+
+    def _refuse(self, text: str, sql: str, name: str) -> Answer:
+        at = sql.index("JOIN") if "JOIN" in sql else 0
+        reason = "a join of two private tables must also match the privacy unit"
+        error = refusal("DP210", reason, span=Span(at, at + 4), repair="add `AND t.household_id = r.household_id`")
+        raise located(error, sql, name)
+
+    def _too_dear(self, *_: str) -> Answer:
+        raise refusal("DP401", "the budget is exhausted: 2.75 is left and 3 is asked")
+
+    def _engine(self, *_: str) -> Answer:
+        raise refusal("DP501", "the statement could not be finished; its charge stays")
+
+    def _crash(self, *_: str) -> Answer:
+        raise ValueError(f"could not convert {PRIVATE_DETAIL}")
+
+    def _lost(self, *_: str) -> Answer:
+        raise refusal("DP901", "a check failed")
+
+    def _set(self, text: str, *_: str) -> Answer:
+        value = text.rpartition("=")[2].strip()
+        if value.startswith("-"):
+            raise refusal("DP120", "epsilon is more than 0")
+        self.settings["epsilon"] = Fraction(value)
+        return answer({})
+
+    def statements(self, script: str, name: str = "") -> list[str]:
+        if script.count("'") % 2:
+            raise located(
+                refusal("DP101", "a string does not end", span=Span(script.rindex("'"), len(script))), script, name
+            )
+        found, start = [], 0
+        for part in script.split(";"):
+            if any(line.strip() and not line.strip().startswith("--") for line in part.splitlines()):
+                blank = "".join("\n" if c == "\n" else " " for c in script[:start])
+                found.append(blank + part + ";")
+            start += len(part) + 1
+        return found
+
+    def explain(self, sql: str, parameters: Any = None) -> str:
+        if "JOIN" in sql:
+            self._refuse("", sql, "")
+        return f"Release\n  {sql.strip().removesuffix(';')} with {parameters}, epsilon {self.settings['epsilon']}"
+
+    def budget(self) -> Balance:
+        return Balance(TOTAL, Fraction(0), self.spent, Fraction(0), TOTAL - self.spent, Fraction(0), 0)
+
+    def vocabulary(self) -> Vocabulary:
+        tables = {name: list(table.columns) for name, table in self.policy.tables.items()}
+        return Vocabulary(tables, ["count", "sum"], ["epsilon"])
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+opened: list[dict[str, Any]] = []
+accounts: list[tuple[Any, ...]] = []
+
+
+def open_session(
+    policy: str | Path,
+    database: str | Path | None = None,
+    *,
+    ledger: str | Path | None = None,
+    analyst: str | None = None,
+    prepare: str = "auto",
+) -> Session:
+    opened.append({"policy": policy, "database": database, "ledger": ledger, "analyst": analyst, "prepare": prepare})
+    if "broken" in str(policy):
+        raise refusal("DP301", "unknown key `budgett`", repair="write `budget`")
+    if "crash" in str(policy):
+        raise RuntimeError(PRIVATE_DETAIL)
+    return Session()
+
+
+def prepare(
+    policy: str | Path,
+    database: str | Path | None = None,
+    *,
+    refresh: bool = False,
+    progress: Callable[[str, float], None] | None = None,
+) -> str:
+    for stage in ("sales", "days"):
+        for fraction in (0.0, 0.5, 1.0):
+            if progress is not None:
+                progress(stage, fraction)
+    return f"sales: 5 rows kept, 1 dropped (refresh: {refresh})"
+
+
+def balance_of(policy: str | Path, *, ledger: str | Path | None = None) -> Balance:
+    return Balance(TOTAL, Fraction(1, 10**6), Fraction(1, 3), Fraction(0), Fraction(8, 3), Fraction(1, 10**6), 1)
+
+
+def open_account_anew(policy: str | Path, database: str | Path | None, ledger: str | Path | None) -> None:
+    accounts.append(("anew", policy, database, ledger))
+
+
+def reopen_account(policy: str | Path, ledger: str | Path | None) -> None:
+    accounts.append(("reopen", policy, ledger))
