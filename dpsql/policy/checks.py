@@ -15,7 +15,7 @@ from fractions import Fraction
 from dpsql.errors import nearest
 from dpsql.policy.lines import Place
 from dpsql.policy.model import ROW, Column, Path, Reference, Table
-from dpsql.policy.problems import Problems, dotted
+from dpsql.policy.problems import Problems, dotted, sentence
 from dpsql.policy.readers import DEFAULT_PARTS, GRID_LINES, LARGEST_GRID_INDEX, kind, shown
 
 Tables = Mapping[str, Table]
@@ -33,11 +33,15 @@ class Written:
 def connect_tables(written: Sequence[Written], problems: Problems) -> dict[str, Table]:
     """The tables by name, with every name looked up. Only where `problems` is empty may they be relied on."""
     _check_twice([w.table.name for w in written], ("tables",), problems)
-    tables = {w.table.name.lower(): w.table for w in reversed(written)}  # of two of one name, the first
+    tables: dict[str, Table] = {}
+    for one in written:
+        tables.setdefault(one.table.name.lower(), one.table)
     for one in written:
         table = one.table
         _check_columns(table, problems)
-        _check_key(table, problems)
+        _check_listed(table, table.key, (*_place(table), "key"), problems)
+    for one in written:
+        table = one.table
         if isinstance(table.unit, Path):
             _check_path(table, table.unit, tables, problems)
         elif table.unit == ROW and _declared(table, "row"):
@@ -78,8 +82,9 @@ def _check_listed(table: Table, names: Iterable[str], place: Place, problems: Pr
         return False
     missing = [name for name in names if _declared(table, name) is None]
     for name in missing:
-        text = f"names the column {shown(name)}, which {shown(table.name)} does not list.{nearest(name, table.columns)}"
-        problems.add(place, text, f"list it: {shown(name)} = {{}} under [{dotted((*_place(table), 'columns'))}]")
+        near = nearest(name[:60], table.columns)
+        text = sentence(f"names the column {shown(name)}, which {shown(table.name)} does not list", near)
+        problems.add(place, text, f"list it: {dotted((name,))} = {{}} under [{dotted((*_place(table), 'columns'))}]")
     return not missing
 
 
@@ -88,10 +93,9 @@ def _find(name: str, place: Place, tables: Tables, problems: Problems) -> Table 
     table = tables.get(name.lower())
     if table is None:
         known = [t.name for t in tables.values()]
-        repair = f"the tables are {', '.join(known)}" if len(known) <= 20 else ""
-        problems.add(
-            place, f"names the table {shown(name)}, which the policy does not have.{nearest(name, known)}", repair
-        )
+        repair = f"the tables are {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}"
+        text = sentence(f"names the table {shown(name)}, which the policy does not have", nearest(name[:60], known))
+        problems.add(place, text, repair)
         return None
     return None if problems.at(_place(table)) or problems.at((*_place(table), "public")) else table
 
@@ -117,10 +121,6 @@ def _spelled(table: Table, tables: Tables) -> Table:
 
 
 # ---- one table
-
-
-def _check_key(table: Table, problems: Problems) -> None:
-    _check_listed(table, table.key, (*_place(table), "key"), problems)
 
 
 def _check_columns(table: Table, problems: Problems) -> None:

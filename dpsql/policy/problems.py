@@ -17,6 +17,22 @@ from dpsql.policy.readers import Wrong, called, shown
 
 T = TypeVar("T")
 
+KEYS: dict[str, tuple[str, ...]] = {
+    "file": ("version", "unit", "budget", "tables"),
+    "unit": ("name",),
+    "budget": (
+        "account", "epsilon", "delta", "per_query_epsilon", "max_query_epsilon", "composition", "renew", "per_analyst",
+    ),
+    "table": (
+        "public", "source", "unit", "key", "max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group",
+        "columns", "references",
+    ),
+    "path": ("via", "to"),
+    "reference": ("columns", "table", "target"),
+    "column": ("bounds", "step", "values", "references", "unit_of_measure", "description"),
+}  # fmt: skip
+"""Every key that a policy may hold, by the kind of section it stands in."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -33,13 +49,20 @@ class Problems:
     def __init__(self, name: str, text: str = ""):
         self.name, self.text = name, text
         self._found: list[Problem] = []
+        self._places: set[Place] = set()
 
-    def add(self, place: Place, text: str, repair: str = "") -> None:
-        self._found.append(Problem(place, text, repair))
+    def add(self, place: Place, text: str, repair: str) -> None:
+        """Text and repair may quote names of the file: what a terminal would obey is shown escaped."""
+        self._found.append(Problem(place, _escaped(text), _escaped(repair)))
+        self._places.add(place)
+
+    def excuse(self, place: Place) -> None:
+        """What is missing at `place` is explained by a problem that stands elsewhere: a misspelt key."""
+        self._places.add(place)
 
     def at(self, place: Place) -> bool:
-        """Whether a problem is known at `place` or around it: what follows from it is not reported again."""
-        return any(place[: len(p.place)] == p.place for p in self._found)
+        """Whether a problem is known at `place` or around it, so that what follows from it is not reported again."""
+        return any(place[:end] in self._places for end in range(len(place) + 1))
 
     def error(self) -> Error | None:
         """All problems as one DP301 in the order of the file, or None."""
@@ -55,8 +78,12 @@ class Problems:
         for line, problem in located:
             before = "" if line is None else f"line {line}: "
             report.append(f"  {before}{dotted(problem.place)}: {problem.text}")
-            report += [f"    = help: {problem.repair}"] if problem.repair else []
+            report.append(f"    = help: {problem.repair}")
         return refusal("DP301", "\n".join(report))
+
+
+def _escaped(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else shown(c)[1:-1] for c in text)
 
 
 def dotted(place: Place) -> str:
@@ -66,7 +93,7 @@ def dotted(place: Place) -> str:
         if isinstance(part, int):
             written += f"[{part}]"
         else:
-            written += "." * bool(written) + (part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else shown(part))
+            written += "." * bool(written) + (part if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", part) else shown(part))
     return written
 
 
@@ -101,8 +128,8 @@ class Section:
             return None
 
     def need(self, key: str, repair: str) -> None:
-        """Reports the key if it is missing, unless the section itself is no table, which is known by then."""
-        if key not in self._data and not self._problems.at(self.place):
+        """Reports the key if it is missing, unless why it is missing has been reported."""
+        if key not in self._data and not self._problems.at((*self.place, key)):
             self.wrong(key, "is missing", f"write {repair}")
 
     def require(self, key: str, reader: Callable[[object], T], repair: str) -> T | None:
@@ -110,13 +137,22 @@ class Section:
         self.need(key, repair)
         return self.read(key, reader)
 
-    def wrong(self, key: str, text: str, repair: str = "") -> None:
+    def wrong(self, key: str, text: str, repair: str) -> None:
         self._problems.add((*self.place, key), text, repair)
 
     def _unknown(self, key: str, known: Sequence[str]) -> None:
-        near = nearest(key, known)
-        if not near and len(self.place) == 2 and self.place[0] == "tables" and isinstance(self._data[key], dict):
+        near = nearest(key[:60], known)
+        if not near and self.place[:1] == ("tables",) and len(self.place) == 2 and isinstance(self._data[key], dict):
             whole = shown(f"{self.place[1]}.{key}")
-            self.wrong(key, "is not a known key", f"the table of a schema is written [tables.{whole}]")
-        else:
-            self.wrong(key, f"is not a known key.{near}", f"keys that can stand here: {', '.join(known)}")
+            text = f"holds a table {shown(key)}"
+            self._problems.add(self.place, text, f"the table of a schema is written [tables.{whole}]")
+            return
+        for word in known:
+            if f'"{word}"' in near:
+                self._problems.excuse((*self.place, word))
+        self.wrong(key, sentence("is not a known key", near), f"keys that can stand here: {', '.join(known)}")
+
+
+def sentence(text: str, suggestion: str) -> str:
+    """The text and, where there is one, the sentence that `nearest` suggests."""
+    return f"{text}.{suggestion}" if suggestion else text

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -33,19 +32,12 @@ AMOUNT_PLACES = 30
 MOST_EPSILON = 1000
 
 _DECIMAL = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,60}))?(?:[eE]([+-]?[0-9]{1,3}))?")
-_FILE = re.compile(
-    r"[/\\*]|\.(parquet|csv|tsv|txt|json|jsonl|ndjson|gz|zst|xlsx|arrow|feather|avro|orc|db|duckdb|sqlite)$", re.I
-)
-_VIEW = "CREATE VIEW name AS FROM 'file'"
-_RELEASED = re.compile(r"released_[0-9]+")
-_OURS = ("priv", "pub")  # the catalogs of the private and the public file of a snapshot
-_ENGINE = ("memory", "system", "temp", "information_schema", "pg_catalog")
 
 
 class Wrong(Exception):
-    """A value that cannot be used. `text` goes on the sentence 'tables.orders.key: ...'."""
+    """A value that cannot be used. `text` goes on the sentence 'tables.orders.key: ...'; every one has a repair."""
 
-    def __init__(self, text: str, repair: str = ""):
+    def __init__(self, text: str, repair: str):
         super().__init__(text)
         self.text, self.repair = text, repair
 
@@ -74,119 +66,11 @@ def shown(value: object) -> str:
 
 
 def parse_float(text: str) -> Decimal:
-    """A TOML float exactly as written. An exponent that Decimal cannot hold becomes NaN, which no reader accepts."""
+    """A TOML float exactly as written. An exponent that Decimal cannot hold becomes infinity, which no reader takes."""
     try:
         return Decimal(text)
     except ArithmeticError:
-        return Decimal("NaN")
-
-
-# ---- words
-
-
-def text(value: object) -> str:
-    """Words for people: any string that a terminal shows without being commanded by it."""
-    if not isinstance(value, str):
-        raise Wrong(f"must be a string, not {called(value)}")
-    if any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in value):
-        raise Wrong("holds a control character", "leave it out")
-    return value
-
-
-def unit_word(value: object) -> str:
-    """The word for whom the policy protects."""
-    word = text(value)
-    if not word.strip() or len(word) > 60 or "\n" in word or "\t" in word:
-        raise Wrong("must be one word or a few, at most 60 characters", 'for example name = "customer"')
-    return word.strip()
-
-
-def account(value: object) -> str:
-    """An account's name is also a folder's name, so it holds no more than every file system takes."""
-    word = text(value)
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", word):
-        repair = 'write letters, digits, "-", "_" and ".", at most 64, a letter or digit first: account = "sales-2026"'
-        raise Wrong(f"{shown(word)} cannot name an account", repair)
-    return word
-
-
-def column_name(value: object) -> str:
-    """The name of a column that the policy, and so the analyst, may use."""
-    name = _name(value, "column")
-    if name.lower() == "rowid":
-        raise Wrong('"rowid" is DuckDB\'s word for the position of a row', "rename the column in a view")
-    return name
-
-
-def table_name(value: object) -> str:
-    """The name of a table, or `schema.table`."""
-    name = _name(value, "table")
-    parts = name.lower().split(".")
-    if len(parts) > 2 or not all(parts):
-        raise Wrong(
-            f"{shown(name)} must be a table or schema.table",
-            "name a table of the database itself, or make a view there",
-        )
-    if parts[0] == "main" and len(parts) == 2:
-        raise Wrong('the schema "main" is implied', f"write [tables.{name.split('.')[1]}]")
-    if _FILE.search(name):
-        raise Wrong(
-            f"{shown(name)} looks like a file",
-            f"make a view of it in the database ({_VIEW}) and name the table as that view",
-        )
-    if _RELEASED.fullmatch(parts[-1]) or parts[0] in _OURS or (len(parts) == 2 and parts[0] in _ENGINE):
-        raise Wrong(f"{shown(name)} is reserved", 'choose another name and write source = "the name in the database"')
-    return name
-
-
-def source(value: object) -> str:
-    """A table or view of the database."""
-    name = _name(value, "table")
-    if _FILE.search(name):
-        raise Wrong(
-            f"{shown(name)} looks like a file", f"make a view of it in the database ({_VIEW}) and name that view"
-        )
-    if name.count(".") > 1 or not all(name.split(".")):
-        raise Wrong(
-            f"{shown(name)} must be a table or schema.table",
-            "name a table of the database itself, or make a view there",
-        )
-    return name
-
-
-def column_names(value: object) -> tuple[str, ...]:
-    """A list of different columns, at least one."""
-    if isinstance(value, str):
-        raise Wrong("must be a list of columns", f"write [{shown(value)}]")
-    if not isinstance(value, list) or not value:
-        raise Wrong(
-            "must be a list of at least one column, " + ("not an empty one" if value == [] else f"not {called(value)}")
-        )
-    names = tuple(column_name(v) for v in value)
-    if len({n.lower() for n in names}) < len(names):
-        raise Wrong("names a column twice", "name each column once")
-    return names
-
-
-def via(value: object) -> tuple[str, ...]:
-    """The columns of a path: one name, or a list of them."""
-    return (column_name(value),) if isinstance(value, str) else column_names(value)
-
-
-def _name(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise Wrong(f"must be the name of a {what}, not {called(value)}")
-    if not value or len(value) > 128 or value != value.strip():
-        raise Wrong(f"{shown(value)} cannot name a {what}", "1 to 128 characters, no blank at either end")
-    if value.startswith("$"):
-        raise Wrong(
-            f'{shown(value)} cannot name a {what}: names that start with "$" are reserved', "rename it in a view"
-        )
-    if '"' in value or any(unicodedata.category(c)[0] == "C" or unicodedata.category(c) in ("Zl", "Zp") for c in value):
-        raise Wrong(
-            f"{shown(value)} cannot name a {what}: it holds a quote or an invisible character", "rename it in a view"
-        )
-    return value
+        return Decimal("Infinity")
 
 
 def one_of(*allowed: object) -> Callable[[object], object]:
@@ -202,7 +86,7 @@ def one_of(*allowed: object) -> Callable[[object], object]:
 
 def flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise Wrong(f"must be true or false, not {called(value)}")
+        raise Wrong(f"must be true or false, not {called(value)}", "write it without quotes")
     return value
 
 
@@ -310,9 +194,8 @@ def step(value: object) -> Decimal:
 def values(value: object) -> tuple[Value, ...]:
     """The public keys of a column: all of one type, no two that DuckDB calls equal (so 1 and 1.0 are one)."""
     if not isinstance(value, list) or not value:
-        raise Wrong(
-            "must be a list of at least one value, " + ("not an empty one" if value == [] else f"not {called(value)}")
-        )
+        what = "an empty one" if value == [] else called(value)
+        raise Wrong(f"must be a list of at least one value, not {what}", 'for example values = ["north", "south"]')
     if len(value) > MOST_VALUES:
         raise Wrong(
             f"are {len(value)}, more than {MOST_VALUES}", "make a public table of them, and refer to it: references"
@@ -344,7 +227,8 @@ def scalar(value: object) -> Value:
         return value
     if isinstance(value, Decimal):
         return _number(value)
-    raise Wrong(f"must be a number, a string, a boolean, a date or a timestamp, not {called(value)}")
+    text = f"must be a number, a string, a boolean, a date or a timestamp, not {called(value)}"
+    raise Wrong(text, "write a value that the column can hold, or change the column in a view")
 
 
 def _number(value: Decimal) -> Decimal:
