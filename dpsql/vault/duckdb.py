@@ -1,0 +1,149 @@
+"""DuckDB as a locked engine: it reads the files it was opened on, and nothing else, until it is closed.
+
+Promise: every statement runs on an in-memory instance of its own (`connect(path)` would share an instance with
+whoever opened that file before), with the snapshot's files attached for reading, and with file access, extensions,
+Python variables as tables, logging and any change of these switched off for good. Only one SELECT is ever run. It
+raises `EngineFailure` alone, never chained to the engine's own error, which quotes row values.
+
+Left open by DuckDB: an attached file can be read again by its path, so an engine can reach its own files as bytes.
+That is why the engine of post-processing attaches the public file only.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from dpsql.vault.engine import EngineFailure
+
+MEMORY_LIMIT = "4GiB"
+"""Fixed, so that running out of memory does not depend on the machine's load."""
+
+TIMEOUT = 300.0
+"""Seconds after which a statement is interrupted, whatever it was doing."""
+
+_AGAIN = 0.02
+"""An interrupt that comes before the statement has started is lost: it is sent again until the statement ends."""
+
+
+class DuckDBEngine:
+    """One instance over the files of a snapshot. `run` may be called by one thread at a time, `cancel` by any."""
+
+    def __init__(
+        self,
+        files: Mapping[str, Path],
+        spill: Path,
+        threads: int | None = None,
+        memory_limit: str = MEMORY_LIMIT,
+        timeout: float = TIMEOUT,
+    ):
+        """files: catalog name -> DuckDB file. spill: where large intermediate results go."""
+        self._timeout = timeout
+        self._turn = threading.Lock()
+        self._state = threading.Condition()
+        self._running = False
+        self._cancelled = False
+        try:
+            self._connection = duckdb.connect(":memory:")
+            for name, file in files.items():
+                self._connection.execute(f"ATTACH {_text(file)} AS {name} (READ_ONLY)")
+            for setting, value in _settings(spill, threads or os.cpu_count() or 1, memory_limit):
+                self._connection.execute(f"SET {setting} = {value}")
+        except duckdb.Error as error:
+            raise EngineFailure(str(error)) from None
+
+    def run(self, sql: str) -> pa.Table:
+        """The whole result of one SELECT. Raises EngineFailure."""
+        return self._run(sql, {})
+
+    def cancel(self) -> None:
+        """Interrupts the running statement, if any. From any thread."""
+        with self._state:
+            if self._running:
+                self._cancelled = True
+                self._state.notify_all()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.cancel()
+        with self._turn:
+            self._connection.close()
+
+    def _run(self, sql: str, tables: Mapping[str, pa.Table], *, execute: bool = True) -> pa.Table:
+        with self._turn:
+            with self._state:
+                self._running, self._cancelled = True, False
+            watcher = threading.Thread(target=self._watch, name="dpsql-watch", daemon=True)
+            watcher.start()
+            try:
+                return self._select(sql, tables, execute)
+            except (duckdb.Error, pa.ArrowException, RuntimeError, ValueError, OverflowError, MemoryError) as error:
+                raise EngineFailure(f"{type(error).__name__}: {error}", interrupted=self._cancelled) from None
+            finally:
+                with self._state:
+                    self._running = False
+                    self._state.notify_all()
+                watcher.join()
+
+    def _select(self, sql: str, tables: Mapping[str, pa.Table], execute: bool) -> pa.Table:
+        statements = self._connection.extract_statements(sql)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise ValueError("not one SELECT")
+        registered = []
+        try:
+            for name, table in tables.items():
+                self._connection.register(name, table)
+                registered.append(name)
+            bound = self._connection.sql(sql)  # names and types are looked up here; nothing runs yet
+            return bound.to_arrow_table() if execute else None
+        finally:
+            for name in registered:
+                self._connection.unregister(name)
+
+    def _watch(self) -> None:
+        """Waits for the end of the statement; interrupts it when it is cancelled or its time is over."""
+        with self._state:
+            self._state.wait_for(lambda: self._cancelled or not self._running, self._timeout)
+            while self._running:
+                self._cancelled = True
+                self._connection.interrupt()
+                self._state.wait_for(lambda: not self._running, _AGAIN)
+
+
+class DuckDBOuterEngine(DuckDBEngine):
+    """Post-processing: public tables and released ones, nothing else. Its failures speak of public values only."""
+
+    def run(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        """One SELECT over the public file and these tables, which are gone again afterwards."""
+        return self._run(sql, tables or {})
+
+    def bind(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> None:
+        """Raises EngineFailure where names or types do not fit; runs nothing."""
+        self._run(sql, tables or {}, execute=False)
+
+
+def _settings(spill: Path, threads: int, memory_limit: str) -> list[tuple[str, str]]:
+    """In this order: the last two take away the right to change any. `disabled_filesystems` stays as it is, since
+    without a file system large results could not spill, and failing would depend on the data."""
+    return [
+        ("threads", str(threads)),
+        ("memory_limit", f"'{memory_limit}'"),
+        ("temp_directory", _text(spill)),
+        ("TimeZone", "'UTC'"),
+        ("python_enable_replacements", "false"),
+        ("autoinstall_known_extensions", "false"),
+        ("autoload_known_extensions", "false"),
+        ("allow_community_extensions", "false"),
+        ("enable_logging", "false"),
+        ("enable_external_access", "false"),
+        ("lock_configuration", "true"),
+    ]
+
+
+def _text(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,0 +1,56 @@
+"""Opens the engines of a snapshot: the one place that says which engine an address means.
+
+The private engine sees both files, as catalogs `priv` and `pub`; the outer one, for post-processing, `pub` alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpsql.errors import Error, refusal
+from dpsql.vault.duckdb import MEMORY_LIMIT, TIMEOUT, DuckDBEngine, DuckDBOuterEngine
+from dpsql.vault.engine import EngineFailure
+from dpsql.vault.snapshot import Snapshot, Spill
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """Two engines that share no instance and no folder."""
+
+    private: DuckDBEngine
+    outer: DuckDBOuterEngine
+    spill: Spill
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.private.close()
+        self.outer.close()
+        self.spill.close()
+
+
+def open_engines(
+    snapshot: Snapshot,
+    *,
+    threads: int | None = None,
+    memory_limit: str = MEMORY_LIMIT,
+    timeout: float = TIMEOUT,
+) -> Engines:
+    """threads: of each engine; default: one per core. Raises PolicyError (DP305) where the snapshot is gone, as it is
+    when the owner refreshed it in between."""
+    both = {"priv": snapshot.private, "pub": snapshot.public}
+    only = {"pub": snapshot.public}
+    try:
+        spill = Spill(snapshot.folder.parent)
+    except OSError:
+        raise _gone() from None
+    try:
+        private = DuckDBEngine(both, spill.folder / "private", threads, memory_limit, timeout)
+        outer = DuckDBOuterEngine(only, spill.folder / "outer", threads, memory_limit, timeout)
+    except EngineFailure:
+        spill.close()
+        raise _gone() from None
+    return Engines(private, outer, spill)
+
+
+def _gone() -> Error:
+    return refusal("DP305", "the snapshot cannot be opened", repair="connect again, or run `dpsql prepare --refresh`")

@@ -1,0 +1,94 @@
+"""The two small files beside a snapshot: facts.json (what is public about it, and under which policy it was made) and
+report.json (counts for the owner). A file that is missing, cut short or of another format is no record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from dpsql.policy.facts import Kind, PublicFacts, SqlType, TableFacts
+from dpsql.vault.report import Report
+
+FORMAT = 1
+"""Changes when the files of a snapshot mean something else; older snapshots are then not found."""
+
+_FILES = ("private.duckdb", "public.duckdb", "report.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """digest: of the policy. sequence: a later snapshot of the account has a larger one. created: seconds since 1970.
+    source, stamp: the database, and its size and time of change when it was read."""
+
+    facts: PublicFacts
+    digest: str
+    sequence: int
+    created: float
+    source: str
+    stamp: tuple[int, int]
+
+
+def save(folder: FilePath, record: Record, report: Report) -> None:
+    """Writes both; facts.json last, as the sign that all is there."""
+    (folder / "report.json").write_text(json.dumps(report.to_json(), indent=1), encoding="utf-8")
+    data = {
+        "format": FORMAT,
+        "snapshot": record.facts.snapshot,
+        "digest": record.digest,
+        "sequence": record.sequence,
+        "created": record.created,
+        "source": record.source,
+        "stamp": list(record.stamp),
+        "tables": {name: _from_table(table) for name, table in record.facts.tables.items()},
+    }
+    (folder / "facts.json").write_text(json.dumps(data, indent=1), encoding="utf-8")
+
+
+def load_record(folder: FilePath) -> Record | None:
+    """The folder's record, or None where this is not a complete snapshot."""
+    try:
+        if not all((folder / name).is_file() for name in _FILES):
+            return None
+        data = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        if data["format"] != FORMAT or data["snapshot"] != folder.name:
+            return None
+        tables = {str(name): _to_table(table) for name, table in data["tables"].items()}
+        size, changed = data["stamp"]
+        return Record(
+            PublicFacts(folder.name, tables),
+            str(data["digest"]),
+            int(data["sequence"]),
+            float(data["created"]),
+            str(data["source"]),
+            (int(size), int(changed)),
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def load_report(folder: FilePath, *, source_changed: bool) -> Report:
+    """What making the snapshot found. Empty where the file cannot be read: nothing depends on it."""
+    try:
+        data = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        return Report.from_json(data, source_changed=source_changed)
+    except (OSError, ValueError, TypeError, KeyError):
+        return Report((), source_changed=source_changed)
+
+
+def _from_table(table: TableFacts) -> dict[str, object]:
+    return {
+        "types": {name: [t.kind.name, t.width, t.scale] for name, t in table.types.items()},
+        "rows": table.rows,
+        "unique": [sorted(columns) for columns in table.unique],
+    }
+
+
+def _to_table(data: Mapping[str, Any]) -> TableFacts:
+    types = {
+        str(name): SqlType(Kind[kind], int(width), int(scale)) for name, (kind, width, scale) in data["types"].items()
+    }
+    rows = None if data["rows"] is None else int(data["rows"])
+    return TableFacts(types, rows, tuple(frozenset(map(str, columns)) for columns in data["unique"]))
