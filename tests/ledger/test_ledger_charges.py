@@ -46,6 +46,19 @@ def test_delta_alone_can_be_exhausted(account, charge):
     ledger.charge(charge("1/100", "0"))
 
 
+def test_the_last_grain_counts(account, charge):
+    ledger = account()
+    grain = Fraction(1, 10**300)
+    for epsilon, delta in ((1 + grain, 0), (1, Fraction(1, 10**6) + grain)):
+        with pytest.raises(BudgetError):
+            ledger.charge(charge(epsilon, delta))
+    ledger.charge(charge(1 - grain, Fraction(1, 10**6)))
+    ledger.charge(charge(grain))
+    with pytest.raises(BudgetError):
+        ledger.charge(charge(grain))
+    assert ledger.balance().remaining_epsilon == 0
+
+
 def test_a_refused_charge_leaves_no_trace(account, charge):
     ledger = account()
     before = ledger.balance()

@@ -105,6 +105,6 @@ class Spending(RuleBasedStateMachine):
 
 
 Spending.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestSpending = Spending.TestCase
