@@ -19,7 +19,7 @@ from dpsql.policy.checks import connect_tables
 from dpsql.policy.digest import digest_of
 from dpsql.policy.model import Budget, Policy
 from dpsql.policy.problems import KEYS, Problems, Section
-from dpsql.policy.readers import Wrong, shown
+from dpsql.policy.readers import Wrong, escaped
 from dpsql.policy.tables import read_tables
 
 LARGEST_FILE = 10 * 2**20
@@ -28,7 +28,7 @@ LARGEST_FILE = 10 * 2**20
 def load_policy(path: FilePath | str) -> Policy:
     """The policy in this file. Raises `PolicyError` (DP301) with every problem found."""
     file = FilePath(path)
-    name = shown(str(path))[1:-1]
+    name = escaped(str(file))
     text = _text(file, name)
     problems = Problems(name, text)
     root = Section(_document(text, name), (), KEYS["file"], problems)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from dpsql.errors import Error, nearest, refusal
 from dpsql.policy.lines import Place, find_lines, line_of
-from dpsql.policy.readers import Wrong, called, shown
+from dpsql.policy.readers import Wrong, called, escaped, shown
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Problems:
 
     def add(self, place: Place, text: str, repair: str) -> None:
         """Text and repair may quote names of the file: what a terminal would obey is shown escaped."""
-        self._found.append(Problem(place, _escaped(text), _escaped(repair)))
+        self._found.append(Problem(place, escaped(text), escaped(repair)))
         self._places.add(place)
 
     def excuse(self, place: Place) -> None:
@@ -80,10 +80,6 @@ class Problems:
             report.append(f"  {before}{dotted(problem.place)}: {problem.text}")
             report.append(f"    = help: {problem.repair}")
         return refusal("DP301", "\n".join(report))
-
-
-def _escaped(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else shown(c)[1:-1] for c in text)
 
 
 def dotted(place: Place) -> str:

@@ -65,6 +65,11 @@ def shown(value: object) -> str:
     return value.isoformat() if isinstance(value, date | datetime) else called(value)
 
 
+def escaped(text: str) -> str:
+    """The text on one line, with what a terminal would obey written as its code."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
 def parse_float(text: str) -> Decimal:
     """A TOML float exactly as written. An exponent that Decimal cannot hold becomes infinity, which no reader takes."""
     try:

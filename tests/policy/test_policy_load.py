@@ -173,7 +173,8 @@ def refused(path: FilePath | str) -> str:
 
 
 def test_no_file(tmp_path: FilePath) -> None:
-    assert refused(tmp_path / "none.toml") == f"DP301: {tmp_path}/none.toml: there is no such file"
+    file = tmp_path / ("long" * 50 + ".toml")
+    assert refused(file) == f"DP301: {file}: there is no such file"
 
 
 def test_a_folder(tmp_path: FilePath) -> None:
