@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from dpsql.errors import Error, Span, nearest, refusal
 
@@ -158,7 +158,7 @@ def scan(text: str) -> list[Token]:
             f"the statement has {len(text):,} characters; dpsql reads up to {MAX_CHARACTERS:,}",
             repair="join with a public table instead of listing values",
         )
-    tokens = _tokenize(text)
+    tokens = tokenize(text)
     if len(tokens) > MAX_TOKENS:
         raise refusal(
             "DP104",
@@ -179,7 +179,7 @@ def split(script: str, name: str = "") -> list[Source]:
     first: Token | None = None
     last: Token | None = None
     line, counted = 0, 0
-    for token in [*_tokenize(script, name), None]:
+    for token in [*tokenize(script, name), None]:
         if token is not None and token.token_type is not TokenType.SEMICOLON:
             first, last = first or token, token
         elif first is not None and last is not None:
@@ -229,7 +229,8 @@ def read(text: str) -> Statement:
     )
 
 
-def _tokenize(text: str, name: str = "") -> list[Token]:
+def tokenize(text: str, name: str = "") -> list[Token]:
+    """The tokens of any text, or DP101 or DP105."""
     never = _NEVER.search(text)
     if never is not None:
         raise _invisible(never.group(), never.start(), "in a statement")

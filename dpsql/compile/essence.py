@@ -1,0 +1,226 @@
+"""What a query's tokens say, whatever the spelling: to see whether sqlglot lost or invented something.
+
+Role: compare the analyst's tokens with those of the canonical text as multisets. Each word, name, literal and
+operator must occur as often on both sides, up to a closed list of spellings that mean the same. Promise: an argument
+that sqlglot drops (`regexp_replace(x, 'a', 'b', 'g', 'l')`), defaults or reads as something else shows. Must not:
+judge whether a construct is allowed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+UNITS: dict[str, str] = {
+    spelling: unit
+    for unit, spellings in {
+        "YEAR": "YEAR YEARS Y YR YRS",
+        "QUARTER": "QUARTER QUARTERS",
+        "MONTH": "MONTH MONTHS MON MONS",
+        "WEEK": "WEEK WEEKS W WEEKOFYEAR",
+        "DAY": "DAY DAYS D DAYOFMONTH",
+        "HOUR": "HOUR HOURS H HR HRS",
+        "MINUTE": "MINUTE MINUTES M MIN MINS",
+        "SECOND": "SECOND SECONDS S SEC SECS",
+        "MILLISECOND": "MILLISECOND MILLISECONDS MS MSEC",
+        "MICROSECOND": "MICROSECOND MICROSECONDS US USEC",
+        "DECADE": "DECADE DECADES",
+        "CENTURY": "CENTURY CENTURIES",
+        "MILLENNIUM": "MILLENNIUM MILLENNIA",
+        "DOW": "DOW DAYOFWEEK WEEKDAY",
+        "ISODOW": "ISODOW",
+        "DOY": "DOY DAYOFYEAR",
+        "ISOYEAR": "ISOYEAR",
+        "YEARWEEK": "YEARWEEK",
+        "EPOCH": "EPOCH",
+        "ERA": "ERA",
+        "JULIAN": "JULIAN",
+    }.items()
+    for spelling in spellings.split()
+}
+"""The words that may stand for a part of a date, in all of DuckDB's spellings that mean the same."""
+
+_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "CEILING": ("CEIL",),
+    "CHAR_LENGTH": ("LENGTH",),
+    "CHARACTER_LENGTH": ("LENGTH",),
+    "LEN": ("LENGTH",),
+    "LCASE": ("LOWER",),
+    "UCASE": ("UPPER",),
+    "POW": ("POWER",),
+    "SUBSTR": ("SUBSTRING",),
+    "POSITION": ("STRPOS",),
+    "INSTR": ("STRPOS",),
+    "IFNULL": ("COALESCE",),
+    "NVL": ("COALESCE",),
+    "MOD": ("%MOD",),
+    "IF": ("%CASE", "%WHEN", "%THEN", "%END"),
+    "VAR_SAMP": ("VARIANCE",),
+    "MAX_BY": ("ARG_MAX",),
+    "MIN_BY": ("ARG_MIN",),
+    "ARGMAX": ("ARG_MAX",),
+    "ARGMIN": ("ARG_MIN",),
+    "STRING_AGG": ("LISTAGG",),
+    "GROUP_CONCAT": ("LISTAGG",),
+    "COUNTIF": ("COUNT_IF",),
+    "LIST": ("ARRAY_AGG",),
+    "STRING_SPLIT": ("STR_SPLIT",),
+    "STRING_TO_ARRAY": ("STR_SPLIT",),
+    "DATETRUNC": ("DATE_TRUNC",),
+    "DATEDIFF": ("DATE_DIFF",),
+    "LOG10": ("LOG", "=10"),
+    "LOG2": ("LOG", "=2"),
+    "DATE_ADD": ("%PLUS",),
+}
+"""Functions that sqlglot writes under another name, or as something else, with the same meaning in DuckDB."""
+
+_ADDED: dict[str, tuple[str, ...]] = {
+    "BOOL_AND": ("CAST", "%BOOLEAN"),
+    "BOOL_OR": ("CAST", "%BOOLEAN"),
+    "RANGE": ("=0",),
+    "GENERATE_SERIES": ("=0",),
+}
+"""What sqlglot may add to a call of these: a cast of what is a boolean, the start that DuckDB takes by default."""
+
+_STRINGS = {TokenType.STRING, TokenType.HEREDOC_STRING, TokenType.BYTE_STRING, TokenType.NATIONAL_STRING}
+_SILENT = {
+    TokenType.L_PAREN,
+    TokenType.R_PAREN,
+    TokenType.COMMA,
+    TokenType.SEMICOLON,
+    TokenType.DOT,
+    TokenType.ALIAS,
+    TokenType.INNER,
+    TokenType.OUTER,
+    TokenType.ASC,
+    TokenType.ELSE,
+    TokenType.SELECT,
+}
+"""May come and go: nothing hangs on them that does not hang on a word beside them."""
+
+_POWER = {TokenType.CARET, TokenType.DSTAR}
+_SET_OPERATIONS = {TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT}
+_DATE_TYPES = {TokenType.DATE, TokenType.TIME, TokenType.TIMESTAMP, TokenType.TIMESTAMPNTZ, TokenType.TIMESTAMPTZ}
+_TEXT_TYPES = ("VARCHAR", "TEXT", "STRING", "CHAR", "BPCHAR")
+_UNIT_FOLLOWS = _STRINGS | {TokenType.NUMBER, TokenType.R_PAREN}
+_OPERANDS = _UNIT_FOLLOWS | {TokenType.IDENTIFIER, TokenType.VAR, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+_BEFORE_FROM_FIRST = _SET_OPERATIONS | {TokenType.L_PAREN, TokenType.ALL, TokenType.ALIAS}
+
+
+def compare(
+    analyst: Sequence[Token], canonical: Sequence[Token], literals: Mapping[str, Sequence[Token]]
+) -> tuple[list[Token], list[str]]:
+    """The analyst's tokens that the canonical text lost, and the words that it invented.
+
+    literals: the tokens that stand for each `$name` of the analyst's text."""
+    said = list(_essence(analyst, literals))
+    written = Counter(key for key, _ in _essence(canonical, {}))
+    count = Counter(key for key, _ in said)
+    added = Counter(key for _, token in said for key in _ADDED.get(token.text.upper(), ()))
+    invented = [key[1:] if key[0] in '%=~"' else key for key in (written - count - added)]
+    missing = count - written
+    lost: list[Token] = []
+    for key, token in reversed(said):
+        if missing[key] > 0:
+            missing[key] -= 1
+            lost.append(token)
+    return lost[::-1], invented
+
+
+def _essence(tokens: Sequence[Token], literals: Mapping[str, Sequence[Token]]) -> Iterator[tuple[str, Token]]:
+    """A key for each thing said: `=literal`, `"quoted name`, `~part of a date`, `%keyword or operator`, or a word."""
+    open_brackets: list[str] = [""]  # the word before each open parenthesis, else the bracket
+    end = TokenType.SENTINEL
+    skip = 0
+    for i, token in enumerate(tokens):
+        kind, word = token.token_type, token.text.upper()
+        before = tokens[i - 1].token_type if i else end
+        after = tokens[i + 1].token_type if i + 1 < len(tokens) else end
+        inside = open_brackets[-1]
+        if kind in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE):
+            open_brackets.append(tokens[i - 1].text.upper() if kind is TokenType.L_PAREN and i else token.text)
+        elif kind in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE) and len(open_brackets) > 1:
+            open_brackets.pop()
+        if skip:
+            skip -= 1
+        elif kind in _STRINGS:
+            parts = token.text.split() if before is TokenType.INTERVAL else [token.text]
+            for part in parts:
+                yield _unit(part) or f"={part}", token
+        elif kind is TokenType.NUMBER:
+            length = before is TokenType.L_PAREN and after is TokenType.R_PAREN and inside in _TEXT_TYPES
+            leading_dot = before is TokenType.DOT and tokens[i - 1].end + 1 == token.start
+            if not length:  # VARCHAR(10) is VARCHAR in DuckDB, too
+                yield f"={'0.' if leading_dot else ''}{token.text}", token
+        elif kind is TokenType.IDENTIFIER:
+            yield f'"{token.text}', token
+        elif kind is TokenType.PARAMETER and word == "$" and i + 1 < len(tokens) and tokens[i + 1].text in literals:
+            skip = 1
+            for key, _ in _essence(literals[tokens[i + 1].text], {}):
+                yield key, token
+        elif kind is TokenType.FROM:
+            if inside not in ("EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "OVERLAY"):
+                yield "%FROM", token
+            if (i == 0 or before in _BEFORE_FROM_FIRST) and not _selects(tokens, i):
+                yield "%STAR", token
+        elif word == "NULLS" and i + 1 < len(tokens) and tokens[i + 1].text.upper() == "LAST":
+            skip = 1  # DuckDB's default for both directions
+        elif not _is_silent(kind, word, before, inside):
+            for key in _word(kind, word, before, after, inside):
+                yield key, token
+
+
+def _is_silent(kind: TokenType, word: str, before: TokenType, inside: str) -> bool:
+    return (
+        kind in _SILENT
+        or (kind is TokenType.DISTINCT and before in _SET_OPERATIONS)
+        or (kind is TokenType.PLUS and before not in _OPERANDS)
+        or (kind is TokenType.COLON and before in (TokenType.VAR, TokenType.IDENTIFIER) and inside not in "[{")
+        or (inside in ("SUBSTRING", "SUBSTR") and word == "FOR")
+        or (inside == "POSITION" and kind is TokenType.IN)
+        or (inside == "TRIM" and word == "BOTH")
+    )
+
+
+def _word(kind: TokenType, word: str, before: TokenType, after: TokenType, inside: str) -> Iterator[str]:
+    call = after is TokenType.L_PAREN
+    if call and word in _FUNCTIONS:
+        yield from _FUNCTIONS[word]
+    elif kind in _POWER:
+        yield "POWER"
+    elif kind is TokenType.PARAMETER and word == "@":
+        yield "ABS"
+    elif kind is TokenType.DCOLON:
+        yield "CAST"
+    elif word in ("ISNULL", "NOTNULL") and not call:
+        yield from ("%IS", "%NULL") if word == "ISNULL" else ("%NOT", "%IS", "%NULL")
+    elif not call and (before in _UNIT_FOLLOWS or inside == "EXTRACT") and _unit(word):
+        yield _unit(word)
+    elif kind is TokenType.VAR:
+        yield word
+    else:
+        if kind in _DATE_TYPES and after in _STRINGS:
+            yield "CAST"
+        if kind is TokenType.DECIMAL and not call and (before is TokenType.DCOLON or inside in ("CAST", "TRY_CAST")):
+            yield from ("=18", "=3")
+        yield f"%{kind.name}"
+
+
+def _unit(text: str) -> str:
+    unit = UNITS.get(text.upper())
+    return f"~{unit}" if unit else ""
+
+
+def _selects(tokens: Sequence[Token], start: int) -> bool:
+    """Whether the FROM at `start` is followed by its SELECT (FROM t SELECT x)."""
+    depth = 0
+    for token in tokens[start + 1 :]:
+        kind = token.token_type
+        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+        if depth < 0 or (depth == 0 and kind in _SET_OPERATIONS):
+            return False
+        if depth == 0 and kind is TokenType.SELECT:
+            return True
+    return False
