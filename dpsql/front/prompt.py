@@ -86,7 +86,8 @@ class SqlCompleter(Completer):
             return
         for name, meaning in self._candidates(document.text, before, qualifier):
             if name.lower().startswith(word.lower()) and name.lower() != word.lower():
-                yield Completion(_quoted(name), -len(word), display=name, display_meta=meaning)
+                written = _quoted(name) if meaning in ("table", "column") else name
+                yield Completion(written, -len(word), display=name, display_meta=meaning)
 
     def _candidates(self, text: str, before: str, qualifier: str | None) -> Iterable[tuple[str, str]]:
         if qualifier is not None:

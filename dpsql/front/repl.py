@@ -26,19 +26,18 @@ from dpsql.front.tokens import finished, first_word
 if TYPE_CHECKING:
     from dpsql.session import Session
 
-_ROWS = 200  # rows of a result shown on a terminal
-
 HELP = """\
-  statement;      ends with a semicolon and may take several lines
-  \\d              tables
-  \\d TABLE        columns of a table
-  \\budget         what is spent and what is left
-  \\explain SQL;   how a query would be answered, and its price: free
-  \\i FILE         run a file of statements
-  \\?              this help
-  \\q              quit (Ctrl-D too)
-  SET epsilon = 0.1;  the price of the queries that follow
-  Ctrl-C stops a running statement; what it was charged stays charged."""
+  statement;     may take several lines
+  \\d             tables
+  \\d TABLE       its columns
+  \\budget        what is spent and left
+  \\explain SQL;  plan and price: free
+  \\i FILE        run a file
+  \\?             this help
+  \\q             quit (Ctrl-D too)
+  SET epsilon = 0.1;  price from now on
+  Ctrl-C stops a running statement;
+  what it was charged stays charged."""
 
 _GOODBYES = frozenset(("\\q", "\\quit", "exit", "quit", "exit;", "quit;"))
 
@@ -63,7 +62,12 @@ class LineReader:
             if self._prompts is not None:
                 self._prompts.write("...> ".rjust(len(prompt)) if text else prompt)
                 self._prompts.flush()
-            line = self._lines.readline()
+            try:
+                line = self._lines.readline()
+            except KeyboardInterrupt:
+                if self._prompts is not None:
+                    self._prompts.write("\n")
+                raise
             if not line:
                 if text.strip():
                     return text
@@ -88,7 +92,7 @@ class Repl:
         self._session, self._out, self._err, self._interactive = session, out, err, interactive
         self._total = session.policy.budget.epsilon
         self._signs = render.signs_for(out)
-        self._output = Output(out, err, self._total, rows=_ROWS if interactive else None)
+        self._output = Output(out, err, self._total, dialogue=interactive)
         self._left = "?"
         self._commands: dict[str, Callable[[str], int]] = {
             "?": self._help,

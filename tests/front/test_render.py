@@ -46,7 +46,7 @@ def table(columns: dict[str, Any], half_widths: Any = (), **options: Any) -> str
         (0, 0.0, 0, "0 ± 0"),
         (42, 8400.0, 0, "0 ± 8400"),
         (-42, 8400.0, 0, "0 ± 8400"),  # zero has no sign
-        (2**100, 1e3, 0, "1.26765e+30 ± 1.0e+3"),
+        (2**100, 1e3, 0, "1.26765e+30 ± 1e+03"),
         (3.14159, 0.0123, None, "3.142 ± 0.013"),
         (3.14159, 12.0, None, "3 ± 12"),
         (0.1, 1e-30, None, "0.1 ± 1e-30"),
@@ -59,9 +59,7 @@ def table(columns: dict[str, Any], half_widths: Any = (), **options: Any) -> str
         (Decimal("1234.56"), 99.5, 2, "1235 ± 100"),
     ],
 )
-def test_digits_follow_the_noise(
-    value: int | float | Decimal, half_width: float, places: int | None, shown: str
-) -> None:
+def test_digits_follow_the_noise(value: Any, half_width: float, places: int | None, shown: str) -> None:
     assert " ± ".join(noised(value, half_width, places)) == shown
 
 
@@ -184,9 +182,9 @@ WIDE = {"a": ["a rather long text in a cell"], "b": ["another rather long text"]
 
 def test_a_narrow_terminal_shortens_texts_first() -> None:
     assert table(WIDE, [None, None, [9.0]], width=50).splitlines() == [
-        " a              │ b             │       total",
-        "────────────────┼───────────────┼─────────────",
-        " a rather long… │ another rath… │ 123,456 ± 9",
+        " a                │ b               │       total",
+        "──────────────────┼─────────────────┼─────────────",
+        " a rather long t… │ another rather… │ 123,456 ± 9",
         "(1 row)",
     ]
 
@@ -289,9 +287,8 @@ def test_a_balance() -> None:
     pure = Balance(THREE, Fraction(0), third, Fraction(0), THREE - third, Fraction(0), 1)
     assert render.balance("shop", pure) == "account shop\nε: 0.333334 spent, 2.66666 left of 3"
     delta = Fraction(1, 10**6)
-    assert render.balance("shop", Balance(THREE, delta, third, delta, THREE - third, Fraction(0), 1)).splitlines()[
-        2
-    ] == ("δ: 1e-6 spent, 0 left of 1e-6")
+    approximate = Balance(THREE, delta, third, delta, THREE - third, Fraction(0), 1)
+    assert render.balance("shop", approximate).splitlines()[2] == "δ: 1e-6 spent, 0 left of 1e-6"
 
 
 # ------------------------------------------------------------------------------------------------------- markdown
