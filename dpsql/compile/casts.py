@@ -7,6 +7,7 @@ plain DuckDB raises, and a BIGINT otherwise.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -126,7 +127,7 @@ def _to_integer(a: Scalar, to: exp.DataType, bits: int, signed: bool, span: Span
     total = not wild and before.lo >= min(0, lo + margin) and before.hi <= max(hi - margin, hi // 2)  # type: ignore[operator]
     if a.facts.type.kind is not Kind.DOUBLE:
         total = not wild and before.lo >= bounds.lo and before.hi <= bounds.hi  # type: ignore[operator]
-    domain, _ = mapped(lambda x: _whole(x, rounding), [a.facts])
+    domain, _ = mapped(_whole, [a.facts])
     if domain is not None:
         domain = [v for v in domain if lo <= v <= hi]  # type: ignore[operator]
     holds = before if total else _meet(before, bounds)
@@ -241,7 +242,7 @@ def _text(value: Value) -> str:
     raise Unsure
 
 
-def _whole(value: Value, rounding: object) -> int:
+def _whole(value: Value) -> int:
     if isinstance(value, int | Decimal):
         return int(_away(Fraction(value)))
     raise Unsure
@@ -272,14 +273,20 @@ def _meet(a: Interval, b: Interval) -> Interval:
 
 def _wider(a: Interval, unit: Fraction) -> Interval:
     """An end may round the other way; below 2^50 units a DOUBLE is exact to well under one."""
-    return Interval(*(None if e is None else e + s * (unit + abs(e) / 2**50) for e, s in ((a.lo, -1), (a.hi, 1))))  # type: ignore[operator, arg-type]
+    return _spread(a, lambda end: unit + abs(end) / 2**50)
 
 
 def _coarse(a: Interval) -> Interval:
-    wide = Interval(
-        *(None if e is None else e + s * (abs(e) / 2**22 + Fraction(1, 2**140)) for e, s in ((a.lo, -1), (a.hi, 1)))
-    )  # type: ignore[operator, arg-type]
-    return floating(wide)
+    """What 24 binary digits leave of an end."""
+    return floating(_spread(a, lambda end: abs(end) / 2**22 + Fraction(1, 2**140)))
+
+
+def _spread(a: Interval, by: Callable[[Fraction], Fraction]) -> Interval:
+    lo, hi = a.lo, a.hi
+    return Interval(
+        lo - by(lo) if isinstance(lo, Fraction) else None,
+        hi + by(hi) if isinstance(hi, Fraction) else None,
+    )
 
 
 def _mixed(a: Scalar, target: SqlType, span: Span | None) -> Error:

@@ -53,7 +53,7 @@ _SYMBOLS: dict[type[exp.Expression], str] = {
 }
 
 
-def compare(node: type[exp.Binary], a: Scalar, b: Scalar, span: Span | None) -> Scalar:
+def compare(node: type[exp.Expression], a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     """= <> < <= > >=, NULL where a side is."""
     a, b = _sides(a, b, _SYMBOLS[node])
     tree = node(this=wrapped(a.tree), expression=wrapped(b.tree))
@@ -61,7 +61,7 @@ def compare(node: type[exp.Binary], a: Scalar, b: Scalar, span: Span | None) -> 
     return settled(tree, _truth(domain, a, b), [a, b], span)
 
 
-def distinct(node: type[exp.Binary], a: Scalar, b: Scalar, span: Span | None) -> Scalar:
+def distinct(node: type[exp.Expression], a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     """IS [NOT] DISTINCT FROM: never NULL."""
     a, b = _sides(a, b, _SYMBOLS[node])
     tree = node(this=wrapped(a.tree), expression=wrapped(b.tree))
@@ -112,7 +112,7 @@ def is_truth_test(a: Scalar, value: bool, span: Span | None) -> Scalar:
     return Scalar(tree, facts_of(BOOLEAN, nullable=False), span)
 
 
-def connect(node: type[exp.Connector], several: Sequence[Scalar], span: Span | None) -> Scalar:
+def connect(node: type[exp.Expression], several: Sequence[Scalar], span: Span | None) -> Scalar:
     """AND, OR in SQL's three values."""
     name = "AND" if node is exp.And else "OR"
     several = [condition(s, name) for s in several]
@@ -146,11 +146,10 @@ def condition(a: Scalar, what: str) -> Scalar:
     )
 
 
-def _operand(parent: type[exp.Connector], tree: exp.Expression) -> exp.Expression:
+def _operand(parent: type[exp.Expression], tree: exp.Expression) -> exp.Expression:
     """AND binds tighter than OR; chains of one connector stay flat."""
-    if isinstance(tree, exp.Connector):
-        return tree if type(tree) is parent or isinstance(tree, exp.And) else exp.Paren(this=tree)
-    return tree
+    flat = type(tree) is parent or type(tree) is exp.And
+    return exp.Paren(this=tree) if isinstance(tree, exp.Connector) and not flat else tree
 
 
 def _truth(domain: list[Value] | None, *arguments: Scalar) -> Facts:

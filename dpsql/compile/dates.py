@@ -1,37 +1,56 @@
-"""Dates and timestamps: parts, truncation, differences, and steps by an INTERVAL literal.
+"""Dates and timestamps: parts, truncation, differences, and steps by days or by an INTERVAL literal.
 
 DuckDB raises "Date out of range" near the ends of its types, which bounded columns never reach. Where the held
-interval does not prove that, the calculation is done for the years 1 to 9999 only, and gives NULL elsewhere
-(infinity included): the dates that have a name in both SQL and Python, and all that facts can bound.
+interval does not prove that, the calculation is done for the years 1 to 9999 only and gives NULL elsewhere
+(infinity included): those are the dates that a fact can bound. It is the argument that is guarded, never the result:
+a calculation then meets no dangerous value even where the engine computes a branch that it does not need.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, datetime
 from fractions import Fraction
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from dpsql.compile.ir import Scalar, Value
-from dpsql.compile.kinds import INTEGER, settled, words
-from dpsql.compile.ranges import Interval, facts_of, held, known, mapped
+from dpsql.compile.kinds import DATE, INTEGER, TIMESTAMP, convert, is_null, settled, unify, words
+from dpsql.compile.literals import literal
+from dpsql.compile.moments import (
+    MONTHS,
+    SECONDS,
+    as_date,
+    day_after,
+    ordinal,
+    part_of,
+    shifted,
+    shifted_days,
+    truncated,
+)
+from dpsql.compile.ranges import Bound, Interval, facts_of, held, known, mapped, minus
+from dpsql.compile.trees import wrapped
 from dpsql.errors import Span, nearest, refusal
 from dpsql.policy.facts import Kind
 
-_PARTS = {
+PARTS = {
     "year": ("year", "years", "yr", "y", "yrs"),
     "quarter": ("quarter", "quarters"),
     "month": ("month", "months", "mon", "mons"),
     "week": ("week", "weeks", "weekofyear", "w"),
     "day": ("day", "days", "d", "dayofmonth"),
     "dow": ("dow", "dayofweek", "weekday"),
-    "isodow": ("isodow",),
+    "isodow": ("isodow", "dayofweekiso"),
     "doy": ("doy", "dayofyear"),
     "hour": ("hour", "hours", "hr", "hrs", "h"),
     "minute": ("minute", "minutes", "min", "mins", "m"),
     "second": ("second", "seconds", "sec", "secs", "s"),
 }
-_BY_WORD = {word: part for part, all_words in _PARTS.items() for word in all_words}
+_BY_WORD = {word: part for part, all_words in PARTS.items() for word in all_words}
+UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+"""Parts that are spans of time: what date_trunc, date_diff and INTERVAL take."""
+
 _LIMITS = {
     "quarter": (1, 4),
     "month": (1, 12),
@@ -44,80 +63,214 @@ _LIMITS = {
     "minute": (0, 59),
     "second": (0, 59),
 }
-_NODES: dict[str, str] = {"dow": "DOW", "doy": "DOY"}
-_YEARS = (-300_000, 6_000_000)
-"""The years of every date and timestamp that DuckDB has, and more."""
+_YEARS = Interval(Fraction(-300_000), Fraction(6_000_000))
+"""Around the years of every date and timestamp that DuckDB has."""
+
+MAX_STEP_YEARS = 100_000
+"""An INTERVAL or a number of days moves no further: from the years 1 to 9999 that stays inside DuckDB's types."""
+
+MAX_GUARDED_NODES = 64
+"""A guard mentions its argument twice. Larger ones are refused, so that nested guards cannot blow the statement up."""
 
 
-def part_named(text: str, span: Span | None) -> str:
+class Step(NamedTuple):
+    """An INTERVAL literal: so many months, or so many seconds; `tree` is its canonical form, without its sign."""
+
+    months: int
+    seconds: int
+    tree: exp.Expression
+
+
+def part_named(text: str, span: Span | None, among: tuple[str, ...] = tuple(PARTS)) -> str:
     """The canonical name of a part, or a refusal with the nearest one."""
     part = _BY_WORD.get(text.lower())
-    if part is None:
+    if part is None or part not in among:
         raise refusal(
             "DP231",
-            f'"{text}" is not a part of a date that is answered.{nearest(text, _PARTS)}',
+            f'"{text.lower()}" is not a part of a date that is answered here.{nearest(text, among)}',
             span=span,
-            repair=f"take one of {', '.join(_PARTS)}",
+            repair=f"write one of {', '.join(among)}",
         )
     return part
 
 
-def extract(part: str, a: Scalar, span: Span | None) -> Scalar:
-    """EXTRACT(part FROM d): an integer; NULL of an infinite date."""
-    a = dated(a, f"{part}()")
-    is_date = a.facts.type.kind is Kind.DATE
-    if is_date and part in ("hour", "minute", "second"):
-        raise refusal("DP232", f"a date has no {part}", span=span, repair="take it of a timestamp")
-    least, most = _LIMITS.get(part, _YEARS)
-    anything = Interval(Fraction(least), Fraction(most))
-    domain, _ = mapped(lambda d: _part(d, part), [a.facts])
-    ends = [_year_range(i) if part == "year" else anything for i in (known(a.facts), held(a.facts))]
-    if domain is None and part != "year" and known(a.facts).is_bounded:
-        domain = list(range(least, most + 1))
-    tree = exp.Extract(this=exp.Var(this=_NODES.get(part, part.upper())), expression=a.tree)
-    finite_dates = held(a.facts).is_bounded
-    known_ = ends[0] if ends[0].is_bounded else Interval() if part == "year" else anything
-    facts = facts_of(
-        INTEGER,
-        known_,
-        ends[1] if ends[1].is_bounded else Interval(Fraction(_YEARS[0]), Fraction(_YEARS[1])),
-        domain=domain if domain is not None else None if part == "year" else range(least, most + 1),
-        nullable=a.facts.nullable or not finite_dates,
-    )
-    return settled(tree, facts, [a], span)
-
-
 def dated(a: Scalar, what: str) -> Scalar:
     """The scalar, which must be a date or a timestamp."""
+    if is_null(a):
+        return convert(a, DATE)
     if a.facts.type.kind in (Kind.DATE, Kind.TIMESTAMP):
         return a
     raise refusal(
         "DP232",
         f"{what} needs a date and is given {words(a.facts)}",
         span=a.span,
-        repair="convert it with CAST(x AS DATE), which is NULL where the text spells no date",
+        repair="convert text with CAST(x AS DATE), which is NULL where it spells no date",
     )
 
 
-def _year_range(interval: Interval) -> Interval:
-    lo, hi = interval.lo, interval.hi
-    assert not isinstance(lo, Fraction) and not isinstance(hi, Fraction)
-    return Interval(None if lo is None else Fraction(lo.year), None if hi is None else Fraction(hi.year))
+def extract(part: str, a: Scalar, span: Span | None) -> Scalar:
+    """EXTRACT(part FROM d): an integer; NULL of an infinite date. Never raises, so it needs no guard."""
+    a = dated(a, part)
+    domain, _ = mapped(lambda d: part_of(d, part), [a.facts])
+    if part == "year":
+        exact, holds = (_years(i) for i in (known(a.facts), held(a.facts)))
+        holds = Interval(_YEARS.lo if holds.lo is None else holds.lo, _YEARS.hi if holds.hi is None else holds.hi)
+    else:
+        least, most = _LIMITS[part]
+        exact = holds = Interval(Fraction(least), Fraction(most))
+    tree = exp.Extract(this=exp.Var(this=_WRITTEN.get(part, part.upper())), expression=a.tree)
+    nullable = a.facts.nullable or not held(a.facts).is_bounded
+    return settled(tree, facts_of(INTEGER, exact, holds, domain=domain, nullable=nullable), [a], span)
 
 
-def _part(value: Value, part: str) -> int:
-    assert isinstance(value, date)
-    moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-    match part:
-        case "quarter":
-            return (moment.month + 2) // 3
-        case "week":
-            return moment.isocalendar().week
-        case "dow":
-            return moment.isoweekday() % 7
-        case "isodow":
-            return moment.isoweekday()
-        case "doy":
-            return moment.timetuple().tm_yday
-        case _:
-            return int(getattr(moment, part))
+_WRITTEN = {"dow": "DAYOFWEEK", "doy": "DAYOFYEAR"}
+"""Parts that sqlglot spells in another way than DuckDB's manual."""
+
+
+def truncate(unit: str, a: Scalar, span: Span | None) -> Scalar:
+    """date_trunc(unit, d): a TIMESTAMP, of a DATE too, as in DuckDB 2."""
+    a = _calculable(dated(a, "date_trunc"))
+    first, second = (_image(i, lambda d: truncated(d, unit)) for i in (known(a.facts), held(a.facts)))
+    domain, _ = mapped(lambda d: truncated(as_date(d), unit), [a.facts])
+    name = unit.upper()
+    tree: exp.Expression
+    if isinstance(a.tree, exp.Cast) and a.facts.type == DATE:  # sqlglot has a node of its own for these
+        tree = exp.DateTrunc(unit=exp.Literal.string(name), this=a.tree)  # type: ignore[no-untyped-call]
+    else:
+        tree = exp.TimestampTrunc(this=a.tree, unit=exp.Var(this=name))
+    return settled(tree, facts_of(TIMESTAMP, first, second, domain=domain, nullable=a.facts.nullable), [a], span)
+
+
+def difference(unit: str, start: Scalar, end: Scalar, span: Span | None) -> Scalar:
+    """date_diff(unit, start, end): the boundaries of that unit between the two."""
+    _, (start, end) = unify([dated(start, "date_diff"), dated(end, "date_diff")], "date_diff")
+    a, b = _calculable(start), _calculable(end)
+    ends = [
+        minus(_image(of(b.facts), lambda d: ordinal(d, unit)), _image(of(a.facts), lambda d: ordinal(d, unit)))
+        for of in (known, held)
+    ]
+    domain, _ = mapped(lambda x, y: int(ordinal(as_date(y), unit) - ordinal(as_date(x), unit)), [a.facts, b.facts])
+    tree = exp.DateDiff(this=b.tree, expression=a.tree, unit=exp.Var(this=unit.upper()))
+    tree.set("date_part_boundary", True)
+    facts = facts_of(INTEGER, ends[0], ends[1], domain=domain, nullable=a.facts.nullable or b.facts.nullable)
+    return settled(tree, facts, [a, b], span)
+
+
+def days_between(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
+    """DATE - DATE: days, as a BIGINT. Total for every date, infinite ones included."""
+    if not a.facts.type == b.facts.type == DATE:
+        raise refusal(
+            "DP232",
+            "the difference of timestamps is an INTERVAL, which no expression here can use",
+            span=span,
+            repair="write date_diff('second', a, b), or another unit",
+        )
+    ends = [minus(*(_image(of(s.facts), lambda d: Fraction(d.toordinal())) for s in (a, b))) for of in (known, held)]
+    domain, _ = mapped(lambda x, y: as_date(x).toordinal() - as_date(y).toordinal(), [a.facts, b.facts])
+    tree = exp.Sub(this=wrapped(a.tree), expression=wrapped(b.tree))
+    facts = facts_of(INTEGER, ends[0], ends[1], domain=domain, nullable=a.facts.nullable or b.facts.nullable)
+    return settled(tree, facts, [a, b], span)
+
+
+def moved_by_days(a: Scalar, days: Scalar, sign: int, span: Span | None) -> Scalar:
+    """DATE + n, DATE - n: a DATE."""
+    if a.facts.type != DATE or days.facts.type != INTEGER:
+        given = a if a.facts.type != DATE else days
+        raise refusal(
+            "DP232",
+            f"a date moves by whole days or by an INTERVAL, and here is {words(given.facts)}",
+            span=given.span,
+            repair="write d + 7, or d + INTERVAL 7 DAY",
+        )
+    a = _calculable(a)
+    limit = Fraction(365 * MAX_STEP_YEARS)
+    days = _guarded(convert(days, INTEGER), Interval(-limit, limit))
+    ends = []
+    for of in (known, held):
+        span_of_days = of(days.facts)
+        move = span_of_days if sign > 0 else minus(Interval(Fraction(0), Fraction(0)), span_of_days)
+        ends.append(Interval(day_after(of(a.facts).lo, move.lo), day_after(of(a.facts).hi, move.hi)))
+    domain, _ = mapped(lambda d, n: shifted_days(d, n, sign), [a.facts, days.facts])
+    narrow = exp.Cast(this=days.tree, to=exp.DataType(this=exp.DataType.Type.INT, nested=False))
+    node = exp.Add if sign > 0 else exp.Sub
+    tree = node(this=wrapped(a.tree), expression=narrow)
+    facts = facts_of(DATE, ends[0], ends[1], domain=domain, nullable=a.facts.nullable or days.facts.nullable)
+    return settled(tree, facts, [a, days], span)
+
+
+def moved(a: Scalar, step: Step, sign: int, span: Span | None) -> Scalar:
+    """d + INTERVAL, d - INTERVAL: a TIMESTAMP, as in DuckDB. The 31st of a shorter month is its last day."""
+    a = _calculable(dated(a, "INTERVAL"))
+    months, seconds = sign * step.months, sign * step.seconds
+    first, second = (_image(i, lambda d: shifted(d, months, seconds)) for i in (known(a.facts), held(a.facts)))
+    domain, gone = mapped(lambda d: shifted(as_date(d), months, seconds), [a.facts])
+    domain = None if gone else domain  # a moment that Python has no date for
+    node = exp.Add if sign > 0 else exp.Sub
+    tree = node(this=wrapped(a.tree), expression=step.tree)
+    return settled(tree, facts_of(TIMESTAMP, first, second, domain=domain, nullable=a.facts.nullable), [a], span)
+
+
+def step_of_literal(node: exp.Interval, span: Span | None) -> Step:
+    """An INTERVAL literal of one unit, or a refusal."""
+    amount, unit = node.this, node.args.get("unit")
+    negative = False
+    while isinstance(amount, exp.Paren | exp.Neg):
+        negative ^= isinstance(amount, exp.Neg)
+        amount = amount.this
+    text = str(amount.this) if isinstance(amount, exp.Literal) else ""
+    digits = text.lstrip("+-")
+    if not digits.isascii() or not digits.isdigit() or len(text) - len(digits) > 1 or not isinstance(unit, exp.Var):
+        raise refusal(
+            "DP231",
+            "an INTERVAL is a whole number and one unit",
+            span=span,
+            repair="write INTERVAL 90 DAY; add several intervals one after the other",
+        )
+    part = part_named(str(unit.this), span, UNITS)
+    count = -int(text) if negative else int(text)
+    months, seconds = count * MONTHS.get(part, 0), count * SECONDS.get(part, 0)
+    if abs(months) > 12 * MAX_STEP_YEARS or abs(seconds) > 86_400 * 365 * MAX_STEP_YEARS:
+        raise refusal("DP231", f"an INTERVAL moves by {MAX_STEP_YEARS} years at most", span=span)
+    return Step(months, seconds, exp.Interval(this=exp.Literal.string(str(count)), unit=exp.Var(this=part.upper())))
+
+
+def _calculable(a: Scalar) -> Scalar:
+    """The date itself where it is proved to be of the years 1 to 9999, else NULL for other dates."""
+    if held(a.facts).is_bounded:
+        return a
+    lo, hi = (date.min, date.max) if a.facts.type == DATE else (datetime.min, datetime.max)
+    return _guarded(a, Interval(lo, hi))
+
+
+def _guarded(a: Scalar, limits: Interval) -> Scalar:
+    """The value where it is within limits, else NULL."""
+    holds, exact = held(a.facts), known(a.facts)
+    assert limits.lo is not None
+    assert limits.hi is not None
+    if holds.lo is not None and holds.hi is not None and limits.lo <= holds.lo and holds.hi <= limits.hi:  # type: ignore[operator]
+        return a
+    if sum(1 for _ in a.tree.walk()) > MAX_GUARDED_NODES:
+        raise refusal(
+            "DP233",
+            "a calculation on the result of a large expression of dates",
+            span=a.span,
+            repair="declare bounds for the date columns in the policy, or shorten the expression",
+        )
+    type_ = a.facts.type
+    lo, hi = (literal(_value(limit), type_) for limit in (limits.lo, limits.hi))
+    test = exp.Between(this=wrapped(a.tree), low=lo, high=hi)
+    tree = exp.Case(ifs=[exp.If(this=test, true=a.tree.copy())])
+    return Scalar(tree, facts_of(type_, exact, limits, domain=a.facts.domain, nullable=True, step=a.facts.step), a.span)
+
+
+def _value(bound: Bound) -> Value:
+    return int(bound) if isinstance(bound, Fraction) else bound
+
+
+def _image(interval: Interval, function: Callable[[date], Bound | None]) -> Interval:
+    """Of an interval of dates under a function that never decreases; None where it leaves the calendar."""
+    return Interval(*(None if end is None else function(as_date(end)) for end in (interval.lo, interval.hi)))
+
+
+def _years(interval: Interval) -> Interval:
+    return _image(interval, lambda d: Fraction(d.year))

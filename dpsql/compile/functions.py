@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dpsql.compile import arithmetic, comparisons, dates
+from dpsql.compile import arithmetic, comparisons, dates, rounding, strings
+from dpsql.compile.casts import cast_to
 from dpsql.compile.ir import Scalar, Scope
-from dpsql.compile.kinds import is_null, unify
+from dpsql.compile.kinds import DATE, is_null, unify
+from dpsql.compile.literals import data_type
 from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import Interval, facts_of, finite, held, joined, known
 from dpsql.errors import Error, Span, nearest, refusal
@@ -101,8 +103,8 @@ def _one(rule: Callable[[Scalar, Span | None], Scalar]) -> Rule:
 
 
 def _round(call: Call) -> Scalar:
-    places = arithmetic.places_of(call.arguments[1]) if len(call.arguments) == 2 else 0
-    return arithmetic.rounded(call.arguments[0], places, call.span)
+    places = rounding.places_of(call.arguments[1]) if len(call.arguments) == 2 else 0
+    return rounding.rounded(call.arguments[0], places, call.span)
 
 
 def _coalesce(call: Call) -> Scalar:
@@ -160,10 +162,10 @@ def _beyond(base: Interval, certain: list[Interval], greatest: bool) -> Interval
     if greatest:
         los = [i.lo for i in certain if i.lo is not None]
         lows = los if base.lo is None else [base.lo, *los]
-        return Interval(max(lows) if lows else None, base.hi)  # type: ignore[type-var]
+        return Interval(max(lows) if lows else None, base.hi)
     his = [i.hi for i in certain if i.hi is not None]
     highs = his if base.hi is None else [base.hi, *his]
-    return Interval(base.lo, min(highs) if highs else None)  # type: ignore[type-var]
+    return Interval(base.lo, min(highs) if highs else None)
 
 
 def _inside(value: object, interval: Interval) -> bool:
@@ -171,23 +173,86 @@ def _inside(value: object, interval: Interval) -> bool:
 
 
 def _extract(call: Call) -> Scalar:
-    part = call.node.this
-    text = str(part.this) if isinstance(part, exp.Var | exp.Literal) else ""
-    return dates.extract(dates.part_named(text, call.span), call.arguments[0], call.span)
+    return dates.extract(_unit(call.node.this, call, tuple(dates.PARTS)), call.arguments[0], call.span)
+
+
+def _date_part(call: Call) -> Scalar:
+    name = strings.literal_text(call.arguments[0], "the part of date_part")
+    return dates.extract(dates.part_named(name, call.span), call.arguments[1], call.span)
 
 
 def _part(part: str) -> Rule:
     return lambda call: dates.extract(part, call.arguments[0], call.span)
 
 
+def _truncate(call: Call) -> Scalar:
+    return dates.truncate(_unit(call.node.args.get("unit"), call, dates.UNITS), call.arguments[0], call.span)
+
+
+def _difference(call: Call) -> Scalar:
+    unit = _unit(call.node.args.get("unit"), call, dates.UNITS)
+    return dates.difference(unit, call.arguments[1], call.arguments[0], call.span)
+
+
+def _unit(node: object, call: Call, among: tuple[str, ...]) -> str:
+    """A part of a date as sqlglot keeps it: a bare word or a string, of the list."""
+    word = str(node.this) if isinstance(node, exp.Var | exp.Literal) else ""
+    return dates.part_named(word, call.span, among)
+
+
+def _to_date(call: Call) -> Scalar:
+    return cast_to(exp.Cast(this=exp.Null(), to=data_type(DATE)), call.arguments[0], call.span)
+
+
+def _case_of(call: Call) -> Scalar:
+    return strings.changed_case(type(call.node), call.arguments[0], call.span)
+
+
+def _trim(call: Call) -> Scalar:
+    characters = call.arguments[1] if len(call.arguments) == 2 else None
+    return strings.trimmed(call.arguments[0], characters, call.node.args.get("position"), call.span)
+
+
+def _substring(call: Call) -> Scalar:
+    length = call.arguments[2] if len(call.arguments) == 3 else None
+    return strings.substring(call.arguments[0], call.arguments[1], length, call.span)
+
+
+def _end_of(call: Call) -> Scalar:
+    return strings.end_of(type(call.node), call.arguments[0], call.arguments[1], call.span)
+
+
+def _tested(call: Call) -> Scalar:
+    return strings.tested(call.node, call.name, call.arguments[0], call.arguments[1], call.span)
+
+
+def _place(call: Call) -> Scalar:
+    return strings.place(call.arguments[0], call.arguments[1], call.span)
+
+
+def _replace(call: Call) -> Scalar:
+    return strings.replaced(call.arguments[0], call.arguments[1], call.arguments[2], call.span)
+
+
+def _like(call: Call) -> Scalar:
+    return strings.like(call.node, call.arguments[0], call.arguments[1], call.span)
+
+
+def _float_test(call: Call) -> Scalar:
+    return strings.float_test(call.node, call.name, call.arguments[0], call.span)
+
+
+_PAIR = ("this", "expression")
 _NODES: dict[type[exp.Expression], Function] = {
-    exp.Abs: Function("abs", ("this",), _one(arithmetic.absolute)),
+    exp.Abs: Function("abs", ("this",), _one(rounding.absolute)),
     exp.Round: Function("round", ("this", "decimals"), _round, 1, 2),
-    exp.Floor: Function("floor", ("this",), _one(arithmetic.floor)),
-    exp.Ceil: Function("ceil", ("this",), _one(arithmetic.ceiling)),
-    exp.Sign: Function("sign", ("this",), _one(arithmetic.sign)),
+    exp.Floor: Function("floor", ("this",), _one(rounding.floor)),
+    exp.Ceil: Function("ceil", ("this",), _one(rounding.ceiling)),
+    exp.Sign: Function("sign", ("this",), _one(rounding.sign)),
+    exp.IsNan: Function("isnan", ("this",), _float_test),
+    exp.IsInf: Function("isinf", ("this",), _float_test),
     exp.Coalesce: Function("coalesce", ("this", "expressions"), _coalesce, 1, None),
-    exp.Nullif: Function("nullif", ("this", "expression"), _nullif, 2, 2),
+    exp.Nullif: Function("nullif", _PAIR, _nullif, 2, 2),
     exp.Greatest: Function("greatest", ("this", "expressions"), _extreme, 1, None, (), {"ignore_nulls": True}),
     exp.Least: Function("least", ("this", "expressions"), _extreme, 1, None, (), {"ignore_nulls": True}),
     exp.Extract: Function("extract", ("expression",), _extract, 1, 1, ("this",)),
@@ -195,14 +260,62 @@ _NODES: dict[type[exp.Expression], Function] = {
     exp.Quarter: Function("quarter", ("this",), _part("quarter")),
     exp.Month: Function("month", ("this",), _part("month")),
     exp.Week: Function("week", ("this",), _part("week")),
+    exp.WeekOfYear: Function("weekofyear", ("this",), _part("week")),
     exp.Day: Function("day", ("this",), _part("day")),
+    exp.DayOfMonth: Function("dayofmonth", ("this",), _part("day")),
     exp.DayOfWeek: Function("dayofweek", ("this",), _part("dow")),
     exp.DayOfWeekIso: Function("isodow", ("this",), _part("isodow")),
     exp.DayOfYear: Function("dayofyear", ("this",), _part("doy")),
     exp.Hour: Function("hour", ("this",), _part("hour")),
     exp.Minute: Function("minute", ("this",), _part("minute")),
     exp.Second: Function("second", ("this",), _part("second")),
+    exp.TimestampTrunc: Function("date_trunc", ("this",), _truncate, 1, 1, ("unit",)),
+    exp.DateTrunc: Function("date_trunc", ("this",), _truncate, 1, 1, ("unit",)),
+    exp.DateDiff: Function("date_diff", _PAIR, _difference, 2, 2, ("unit",), {"date_part_boundary": True}),
+    exp.Date: Function("date", ("this",), _to_date),
+    exp.Lower: Function("lower", ("this",), _case_of),
+    exp.Upper: Function("upper", ("this",), _case_of),
+    exp.Trim: Function("trim", _PAIR, _trim, 1, 2, ("position",)),
+    exp.Substring: Function("substring", ("this", "start", "length"), _substring, 2, 3),
+    exp.Left: Function("left", _PAIR, _end_of, 2, 2),
+    exp.Right: Function("right", _PAIR, _end_of, 2, 2),
+    exp.Length: Function("length", ("this",), _one(strings.length)),
+    exp.Contains: Function("contains", _PAIR, _tested, 2, 2),
+    exp.StartsWith: Function("starts_with", _PAIR, _tested, 2, 2),
+    exp.EndsWith: Function("ends_with", _PAIR, _tested, 2, 2),
+    exp.StrPosition: Function("strpos", ("this", "substr"), _place, 2, 2),
+    exp.Replace: Function("replace", ("this", "expression", "replacement"), _replace, 3, 3),
+    exp.Concat: Function(
+        "concat",
+        ("expressions",),
+        lambda call: strings.concatenated(call.arguments, call.span),
+        1,
+        None,
+        (),
+        {"safe": True, "coalesce": True},
+    ),
+    exp.DPipe: Function(
+        "||",
+        _PAIR,
+        lambda call: strings.joined_pair(call.arguments[0], call.arguments[1], call.span),
+        2,
+        2,
+        (),
+        {"safe": True},
+    ),
+    exp.Like: Function("like", _PAIR, _like, 2, 2, ("negate",)),
+    exp.ILike: Function("ilike", _PAIR, _like, 2, 2, ("negate",)),
 }
-_NAMED: dict[str, Function] = {}
-NAMES: tuple[str, ...] = tuple(sorted({f.name for f in [*_NODES.values(), *_NAMED.values()]}))
+_NAMED: dict[str, Function] = {
+    "date_part": Function("date_part", ("expressions",), _date_part, 2, 2),
+    "datepart": Function("datepart", ("expressions",), _date_part, 2, 2),
+    "weekday": Function("weekday", ("expressions",), _part("dow")),
+    "prefix": Function("prefix", ("expressions",), _tested, 2, 2),
+    "suffix": Function("suffix", ("expressions",), _tested, 2, 2),
+    "isfinite": Function("isfinite", ("expressions",), _float_test),
+}
+_OTHER_NAMES = ("if", "case", "cast", "try_cast", "ltrim", "rtrim", "substr", "len", "position", "datediff", "date_add")
+NAMES: tuple[str, ...] = tuple(
+    sorted({f.name for f in [*_NODES.values(), *_NAMED.values()] if f.name.isidentifier()} | set(_OTHER_NAMES))
+)
 """Every function that rows may be given to, for completion and for "did you mean"."""

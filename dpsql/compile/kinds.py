@@ -68,7 +68,7 @@ def constant_of(value: Value, type_: SqlType, span: Span | None = None) -> Scala
     """A literal as an expression."""
     bounds = Interval()
     if type_.kind not in (Kind.BOOLEAN, Kind.VARCHAR):
-        bound = value if isinstance(value, date) else Fraction(value)  # type: ignore[arg-type]
+        bound = value if isinstance(value, date) else Fraction(value)
         bounds = Interval(bound, bound)
     tree = literal(value, type_)
     if type_.kind is Kind.DECIMAL:

@@ -24,10 +24,43 @@ from dpsql.policy.facts import Kind
 
 Lower = Callable[[exp.Expression, Scope], Scalar]
 
-_FLIPPED = {exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
-_NEGATED = {exp.EQ: exp.NEQ, exp.NEQ: exp.EQ, exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT}
-_STRICT = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg, exp.Abs, exp.Cast, exp.TryCast, exp.Paren,
-           exp.Lower, exp.Upper, exp.Length, exp.Extract, exp.Like, exp.ILike, *_NEGATED, exp.Not)  # fmt: skip
+_FLIPPED: dict[type[exp.Expression], type[exp.Expression]] = {
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+_NEGATED: dict[type[exp.Expression], type[exp.Expression]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+}
+_STRICT = {
+    *_NEGATED,
+    exp.Not,
+    exp.Paren,
+    exp.Cast,
+    exp.TryCast,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.IntDiv,
+    exp.Mod,
+    exp.Neg,
+    exp.Abs,
+    exp.Lower,
+    exp.Upper,
+    exp.Length,
+    exp.Extract,
+    exp.Like,
+    exp.ILike,
+}
 """Nodes that are NULL where one of their operands is."""
 
 
@@ -63,9 +96,9 @@ def _atom(scope: Scope, node: exp.Expression, want: bool, maybe: bool, lower: Lo
     if isinstance(node, exp.In):
         return _in(scope, node, want, maybe, lower) if node.expressions else scope
     if type(node) in _NEGATED:
-        kind = type(node) if want else _NEGATED[type(node)]  # type: ignore[index]
+        kind = type(node) if want else _NEGATED[type(node)]
         scope = _compared(scope, kind, node.this, node.expression, maybe, lower)
-        return _compared(scope, _FLIPPED[kind], node.expression, node.this, maybe, lower)  # type: ignore[index]
+        return _compared(scope, _FLIPPED[kind], node.expression, node.this, maybe, lower)
     return scope
 
 
@@ -151,7 +184,7 @@ def _in(scope: Scope, node: exp.In, want: bool, maybe: bool, lower: Lower) -> Sc
     chosen = None
     if None not in domains:
         same = [value_as(v, facts.type) for d in domains if d is not None for v in d]
-        chosen = tuple(sorted({v for v in same if v is not None}))  # type: ignore[type-var]
+        chosen = tuple(sorted({v for v in same if v is not None}))
     lo, hi = (_as_end(e, facts, False, 0) for e in (ends.lo, ends.hi))
     return _set(scope, column, Interval(lo, hi), chosen)
 
@@ -181,7 +214,7 @@ def _not_null(scope: Scope, node: exp.Expression) -> Scope:
         return scope if facts is None or not facts.nullable else _put(scope, node, replace(facts, nullable=False))
     if isinstance(node, exp.In | exp.Between):  # the other operands may be NULL in a FALSE
         return _not_null(scope, node.this)
-    if isinstance(node, _STRICT):
+    if type(node) in _STRICT:
         for child in node.iter_expressions():
             scope = _not_null(scope, child)
     return scope
@@ -190,8 +223,8 @@ def _not_null(scope: Scope, node: exp.Expression) -> Scope:
 def _set(scope: Scope, column: exp.Column, ends: Interval, chosen: tuple[Value, ...] | None) -> Scope:
     """Both an interval and a domain (None: any) that the column's values are in."""
     facts = _facts(scope, column)
-    lo = facts.lo if ends.lo is None else ends.lo if facts.lo is None else max(facts.lo, ends.lo)  # type: ignore[type-var]
-    hi = facts.hi if ends.hi is None else ends.hi if facts.hi is None else min(facts.hi, ends.hi)  # type: ignore[type-var]
+    lo = facts.lo if ends.lo is None else ends.lo if facts.lo is None else max(facts.lo, ends.lo)
+    hi = facts.hi if ends.hi is None else ends.hi if facts.hi is None else min(facts.hi, ends.hi)
     if lo is not None and hi is not None and lo > hi:  # type: ignore[operator]
         return scope
     domain = facts.domain
@@ -219,7 +252,7 @@ def _either(scope: Scope, several: list[Scope]) -> Scope:
         branches = [s[name] for s in several]
         ends = hull([known(b) for b in branches])
         domains = [b.domain for b in branches]
-        domain = tuple(sorted({v for d in domains if d is not None for v in d})) if None not in domains else None  # type: ignore[type-var]
+        domain = tuple(sorted({v for d in domains if d is not None for v in d})) if None not in domains else None
         holds, first = held(scope[name]), scope[name]
         nullable = any(b.nullable for b in branches)
         result[name] = HeldFacts(

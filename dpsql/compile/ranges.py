@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 
 from dpsql.compile.ir import MAX_INFERRED_KEYS, Facts, Value
 from dpsql.compile.literals import INT64, decimal_of
@@ -87,7 +88,7 @@ def facts_of(
     size: int = 1,
 ) -> Facts:
     """Facts from both intervals. A domain sharpens the known interval; too large a one is forgotten."""
-    values = None if domain is None else tuple(sorted(set(domain)))  # type: ignore[type-var]
+    values = None if domain is None else tuple(sorted(set(domain)))
     if values is not None and len(values) > MAX_INFERRED_KEYS:
         values = None
     if values and type_.kind not in (Kind.BOOLEAN, Kind.VARCHAR):
@@ -102,7 +103,7 @@ def facts_of(
 
 def bound_of(value: Value) -> Bound:
     """A value as an end of an interval."""
-    return value if isinstance(value, date) else Fraction(value)  # type: ignore[arg-type]
+    return value if isinstance(value, date) else Fraction(value)
 
 
 def finite(facts: Facts) -> tuple[Value, ...] | None:
@@ -219,14 +220,14 @@ def negative(a: Interval) -> Interval:
 
 
 def times(a: Interval, b: Interval) -> Interval:
-    corners = [_product(x, y) for x in _ends(a) for y in _ends(b)]
-    return _from(min(corners), max(corners))
+    return _around([_product(x, y) for x in _ends(a) for y in _ends(b)])
 
 
 def magnitude(a: Interval) -> Interval:
     lo, hi = _ends(a)
-    least = Fraction(0) if lo <= 0 <= hi else min(abs(lo), abs(hi))
-    return _from(least, max(abs(lo), abs(hi)))
+    sizes: list[Number] = [_size(lo), _size(hi)]
+    around = _around(sizes)
+    return Interval(Fraction(0), around.hi) if lo <= 0 <= hi else around
 
 
 def quotient(a: Interval, b: Interval, grain: Fraction | None) -> Interval:
@@ -235,12 +236,11 @@ def quotient(a: Interval, b: Interval, grain: Fraction | None) -> Interval:
     if lo <= 0 <= hi:
         if grain is None:
             return EVERYTHING
-        parts = [(lo, -grain)] if lo <= -grain else []
+        parts: list[tuple[Number, Number]] = [(lo, -grain)] if lo <= -grain else []
         parts += [(grain, hi)] if hi >= grain else []
     else:
         parts = [(lo, hi)]
-    corners = [_ratio(x, y) for x in _ends(a) for part in parts for y in part]
-    return _from(min(corners), max(corners)) if corners else Interval(Fraction(0), Fraction(0))
+    return _around([_ratio(x, y) for x in _ends(a) for part in parts for y in part] or [Fraction(0)])
 
 
 def truncated(a: Interval) -> Interval:
@@ -249,13 +249,12 @@ def truncated(a: Interval) -> Interval:
 
 
 def remainder(a: Interval, b: Interval, grain: Fraction) -> Interval:
-    """a % b: the sign of a, and less than |b| (by `grain` at least: 0 for a DOUBLE)."""
-    size = magnitude(b).hi
-    most = None if size is None else max(Fraction(0), size - grain)  # type: ignore[operator]
+    """a % b: the sign of a, no further from 0 than a, and less than |b| (by `grain` at least: 0 for a DOUBLE)."""
     lo, hi = _ends(a)
-    top = Fraction(0) if hi <= 0 else min((x for x in (most, hi) if x is not None and x != math.inf), default=None)
-    bottom = Fraction(0) if lo >= 0 else min((x for x in (most, -lo) if x is not None and x != math.inf), default=None)
-    return Interval(None if bottom is None else -bottom, top)  # type: ignore[operator, arg-type]
+    most = max([_size(end) for end in _ends(b)], key=_order) - grain
+    top = Fraction(0) if hi <= 0 else max(Fraction(0), min(most, hi))
+    bottom = Fraction(0) if lo >= 0 else min(Fraction(0), max(-most, lo))
+    return _from(bottom, top)
 
 
 def monotone(a: Interval, function: Callable[[Fraction], Fraction]) -> Interval:
@@ -288,6 +287,18 @@ def _double_below(value: Fraction) -> Fraction | None:
 
 def _ends(a: Interval) -> tuple[Number, Number]:
     return (-math.inf if a.lo is None else a.lo, math.inf if a.hi is None else a.hi)  # type: ignore[return-value]
+
+
+def _around(corners: Sequence[Number]) -> Interval:
+    return _from(min(corners, key=_order), max(corners, key=_order))
+
+
+def _size(value: Number) -> Number:
+    return -value if value < 0 else value
+
+
+def _order(value: Number) -> Any:
+    return value  # for mypy, to which a Fraction and an infinity do not compare
 
 
 def _from(lo: Number, hi: Number) -> Interval:

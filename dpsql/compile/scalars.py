@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from dpsql.compile import arithmetic, comparisons
+from dpsql.compile import arithmetic, comparisons, dates
 from dpsql.compile.casts import cast_to, type_of
 from dpsql.compile.functions import apply, unknown
 from dpsql.compile.ir import Scalar, Scope
@@ -23,7 +23,8 @@ from dpsql.compile.narrowing import assume
 from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import finite, joined
 from dpsql.compile.trees import column
-from dpsql.errors import refusal
+from dpsql.errors import Span, refusal
+from dpsql.policy.facts import Kind
 
 __all__ = ["finite", "literal", "lower_scalar", "narrow"]
 
@@ -51,7 +52,7 @@ def _column(node: exp.Expression, scope: Scope) -> Scalar:
     return Scalar(column(node.table, node.name), facts, span_of(node))
 
 
-def _literal(node: exp.Expression, scope: Scope) -> Scalar:
+def _literal(node: exp.Expression, _: Scope) -> Scalar:
     if node.args.get("is_string"):
         return constant_of(str(node.this), VARCHAR, span_of(node))
     value = number_of(str(node.this))
@@ -60,11 +61,11 @@ def _literal(node: exp.Expression, scope: Scope) -> Scalar:
     return constant_of(value, type_of(value), span_of(node))
 
 
-def _boolean(node: exp.Expression, scope: Scope) -> Scalar:
+def _boolean(node: exp.Expression, _: Scope) -> Scalar:
     return constant_of(bool(node.this), BOOLEAN, span_of(node))
 
 
-def _null(node: exp.Expression, scope: Scope) -> Scalar:
+def _null(node: exp.Expression, _: Scope) -> Scalar:
     return Scalar(exp.Null(), NULL, span_of(node))
 
 
@@ -89,17 +90,13 @@ def _not(node: exp.Expression, scope: Scope) -> Scalar:
 
 
 def _compare(node: exp.Expression, scope: Scope) -> Scalar:
-    assert isinstance(node, exp.Binary)
-    return comparisons.compare(
-        type(node), lower_scalar(node.left, scope), lower_scalar(node.right, scope), span_of(node)
-    )
+    a, b = lower_scalar(node.this, scope), lower_scalar(node.expression, scope)
+    return comparisons.compare(type(node), a, b, span_of(node))
 
 
 def _distinct(node: exp.Expression, scope: Scope) -> Scalar:
-    assert isinstance(node, exp.Binary)
-    return comparisons.distinct(
-        type(node), lower_scalar(node.left, scope), lower_scalar(node.right, scope), span_of(node)
-    )
+    a, b = lower_scalar(node.this, scope), lower_scalar(node.expression, scope)
+    return comparisons.distinct(type(node), a, b, span_of(node))
 
 
 def _between(node: exp.Expression, scope: Scope) -> Scalar:
@@ -132,7 +129,7 @@ def _is(node: exp.Expression, scope: Scope) -> Scalar:
     raise unknown("IS", node)
 
 
-_ARITHMETIC = {
+_ARITHMETIC: dict[type[exp.Expression], Callable[[Scalar, Scalar, Span | None], Scalar]] = {
     exp.Add: arithmetic.add,
     exp.Sub: arithmetic.subtract,
     exp.Mul: arithmetic.multiply,
@@ -143,10 +140,44 @@ _ARITHMETIC = {
 
 
 def _operator(node: exp.Expression, scope: Scope) -> Scalar:
-    assert isinstance(node, exp.Binary)
     if node.args.get("typed") or node.args.get("safe"):
         raise unknown("/", node)
-    return _ARITHMETIC[type(node)](lower_scalar(node.left, scope), lower_scalar(node.right, scope), span_of(node))
+    span = span_of(node)
+    if isinstance(node, exp.Add | exp.Sub):
+        sign = 1 if isinstance(node, exp.Add) else -1
+        left, right = _unwrapped(node.this), _unwrapped(node.expression)
+        if isinstance(right, exp.Interval):
+            return dates.moved(lower_scalar(left, scope), dates.step_of_literal(right, span_of(right)), sign, span)
+        if isinstance(left, exp.Interval) and sign > 0:
+            return dates.moved(lower_scalar(right, scope), dates.step_of_literal(left, span_of(left)), sign, span)
+        a, b = lower_scalar(left, scope), lower_scalar(right, scope)
+        dated = [s.facts.type.kind in (Kind.DATE, Kind.TIMESTAMP) for s in (a, b)]
+        if all(dated) and sign < 0:
+            return dates.days_between(a, b, span)
+        if dated[0] or (dated[1] and sign > 0):
+            return dates.moved_by_days(a, b, sign, span) if dated[0] else dates.moved_by_days(b, a, sign, span)
+        return _ARITHMETIC[type(node)](a, b, span)
+    return _ARITHMETIC[type(node)](lower_scalar(node.this, scope), lower_scalar(node.expression, scope), span)
+
+
+def _date_add(node: exp.Expression, scope: Scope) -> Scalar:
+    """date_add(d, INTERVAL 1 DAY)."""
+    step = _unwrapped(node.expression)
+    if node.args.get("unit") or not isinstance(step, exp.Interval):
+        raise refusal(
+            "DP231", "date_add takes a date and an INTERVAL", span=span_of(node), repair="write d + INTERVAL 1 DAY"
+        )
+    return dates.moved(lower_scalar(node.this, scope), dates.step_of_literal(step, span_of(step)), 1, span_of(node))
+
+
+def _interval(node: exp.Expression, _: Scope) -> Scalar:
+    raise refusal("DP231", "an INTERVAL stands beside + or - of a date, and nowhere else", span=span_of(node))
+
+
+def _unwrapped(node: exp.Expression) -> exp.Expression:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
 
 
 def _negate(node: exp.Expression, scope: Scope) -> Scalar:
@@ -196,6 +227,8 @@ _RULES: dict[type[exp.Expression], _Rule] = {
     exp.In: _in,
     exp.Is: _is,
     **dict.fromkeys(_ARITHMETIC, _operator),
+    exp.DateAdd: _date_add,
+    exp.Interval: _interval,
     exp.Neg: _negate,
     exp.Cast: _cast,
     exp.TryCast: _cast,

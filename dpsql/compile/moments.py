@@ -1,0 +1,104 @@
+"""What DuckDB computes from dates, in Python: for the domains and bounds of expressions, over the years 1 to 9999."""
+
+from __future__ import annotations
+
+import calendar
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+
+from dpsql.compile.ir import Value
+from dpsql.compile.ranges import Bound, Unsure
+
+MONTHS = {"year": 12, "quarter": 3, "month": 1}
+SECONDS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+
+
+def as_date(value: object) -> date:
+    assert isinstance(value, date)
+    return value
+
+
+def as_moment(value: date) -> datetime:
+    return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+
+
+def part_of(value: Value, part: str) -> int:
+    moment = as_moment(as_date(value))
+    match part:
+        case "quarter":
+            return (moment.month + 2) // 3
+        case "week":
+            return moment.isocalendar().week
+        case "dow":
+            return moment.isoweekday() % 7
+        case "isodow":
+            return moment.isoweekday()
+        case "doy":
+            return moment.timetuple().tm_yday
+        case _:
+            return int(getattr(moment, part))
+
+
+def truncated(value: date, unit: str) -> datetime:
+    moment = as_moment(value)
+    day = datetime(moment.year, moment.month, moment.day)
+    match unit:
+        case "year":
+            return datetime(day.year, 1, 1)
+        case "quarter":
+            return datetime(day.year, (day.month - 1) // 3 * 3 + 1, 1)
+        case "month":
+            return datetime(day.year, day.month, 1)
+        case "week":
+            return day - timedelta(days=day.weekday())
+        case "day":
+            return day
+        case "hour":
+            return day + timedelta(hours=moment.hour)
+        case "minute":
+            return day + timedelta(hours=moment.hour, minutes=moment.minute)
+        case _:
+            return moment.replace(microsecond=0)
+
+
+def ordinal(value: date, unit: str) -> Fraction:
+    """How many of the unit have begun since a fixed day: differences of it are what date_diff counts."""
+    moment = as_moment(value)
+    months = moment.year * 12 + moment.month - 1
+    if unit in MONTHS:
+        return Fraction(months // MONTHS[unit])
+    days = moment.toordinal() - 1  # the first day of the year 1 is a Monday
+    if unit == "week":
+        return Fraction(days // 7)
+    seconds = days * 86_400 + moment.hour * 3_600 + moment.minute * 60 + moment.second
+    return Fraction(seconds // SECONDS[unit])
+
+
+def shifted(value: date, months: int, seconds: int) -> datetime | None:
+    """A moment moved as DuckDB moves it; None where it leaves the years 1 to 9999."""
+    moment = as_moment(value)
+    try:
+        if months:
+            total = moment.year * 12 + moment.month - 1 + months
+            year, month = divmod(total, 12)
+            last = calendar.monthrange(year, month + 1)[1] if 1 <= year <= 9999 else 0
+            moment = moment.replace(year=year, month=month + 1, day=min(moment.day, last))
+        return moment + timedelta(seconds=seconds)
+    except (OverflowError, ValueError):
+        return None
+
+
+def shifted_days(value: Value, days: Value, sign: int) -> date:
+    moved = day_after(as_date(value), Fraction(sign * int(days)))  # type: ignore[arg-type]
+    if moved is None:
+        raise Unsure
+    return moved
+
+
+def day_after(start: Bound | None, days: Bound | None) -> date | None:
+    if not isinstance(start, date) or not isinstance(days, Fraction):
+        return None
+    try:
+        return start + timedelta(days=int(days))
+    except OverflowError:
+        return None
