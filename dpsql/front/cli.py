@@ -38,6 +38,7 @@ from dpsql.front.diagnostics import (
 
 if TYPE_CHECKING:
     from dpsql.front.script import Script
+    from dpsql.ledger import Balance
     from dpsql.session import Session
 
 _FORMATS = ("table", "csv", "json", "jsonl", "markdown")
@@ -200,7 +201,7 @@ def _prepare(arguments: list[str]) -> int:
     bar = ProgressBar(sys.stderr)
 
     def prepared() -> str:
-        from dpsql.session import prepare
+        from dpsql.owner import prepare
 
         return prepare(given.policy, given.database, refresh=given.refresh, progress=bar)
 
@@ -245,7 +246,14 @@ def _budget(arguments: list[str]) -> int:
         "'dpsql budget reopen POLICY' opens a frozen one again.",
     )
     _account_arguments(parser)
-    return _show_balance(parser.parse_args(arguments))
+    given = parser.parse_args(arguments)
+
+    def asked() -> Balance:
+        from dpsql.owner import balance_of
+
+        return balance_of(given.policy, given.ledger)
+
+    return _show_balance(given, asked)
 
 
 def _budget_open(arguments: list[str]) -> int:
@@ -260,13 +268,12 @@ def _budget_open(arguments: list[str]) -> int:
     parser.add_argument("--ledger", metavar="FILE", help="the file of budgets (default: the one in your state folder)")
     given = parser.parse_args(arguments)
 
-    def opened() -> None:
-        from dpsql.session import open_account_anew
+    def opened() -> Balance:
+        from dpsql.owner import open_account_anew
 
-        open_account_anew(given.policy, given.database, given.ledger)
+        return open_account_anew(given.policy, given.database, given.ledger)
 
-    guarded(opened)
-    return _show_balance(given)
+    return _show_balance(given, opened)
 
 
 def _budget_reopen(arguments: list[str]) -> int:
@@ -276,26 +283,21 @@ def _budget_reopen(arguments: list[str]) -> int:
     _account_arguments(parser)
     given = parser.parse_args(arguments)
 
-    def reopened() -> None:
-        from dpsql.session import reopen_account
+    def reopened() -> Balance:
+        from dpsql.owner import reopen_account
 
-        reopen_account(given.policy, given.ledger)
+        return reopen_account(given.policy, given.ledger)
 
-    guarded(reopened)
-    return _show_balance(given)
+    return _show_balance(given, reopened)
 
 
-def _show_balance(given: argparse.Namespace) -> int:
+def _show_balance(given: argparse.Namespace, balance_now: Callable[[], Balance]) -> int:
     from dpsql.front.render import balance, signs_for
+    from dpsql.policy.load import load_policy
 
-    def shown() -> str:
-        from dpsql.policy.load import load_policy
-        from dpsql.session import balance_of
-
-        account = load_policy(given.policy).budget.account
-        return balance(account, balance_of(given.policy, ledger=given.ledger), signs_for(sys.stdout))
-
-    print(guarded(shown))
+    found = guarded(balance_now)
+    account = guarded(partial(load_policy, given.policy)).budget.account
+    print(balance(account, found, signs_for(sys.stdout)))
     return OK
 
 

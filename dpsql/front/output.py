@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 _PARTED = ("table", "csv", "markdown")  # formats whose results are set apart by an empty line
-_SCREENFULS = 200
+_MOST_ROWS = 200
 
 
 class Output:
     """Writes results. total: the account's whole ε, for `left ε = 2.75 of 3`. dialogue: a person types between the
-    results, which need no empty line between them and no more than `_SCREENFULS` rows each."""
+    results, which need no empty line between them and no more than `_MOST_ROWS` rows each."""
 
     def __init__(
         self, out: TextIO, err: TextIO, total: Fraction, *, format: str = "table", dialogue: bool = False
     ) -> None:
         self._out, self._err, self._total, self._format = out, err, total, format
-        self._rows, self._parted = (_SCREENFULS, ()) if dialogue else (None, _PARTED)
+        self._rows = _MOST_ROWS if dialogue else None
+        self._parted = not dialogue and format in _PARTED
         self._signs, self._err_signs = render.signs_for(out), render.signs_for(err)
         self._used = False
 
@@ -73,7 +74,7 @@ class Output:
             print(under, file=self._err, flush=True)
 
     def _part(self) -> None:
-        if self._used and self._format in self._parted:
+        if self._used and self._parted:
             self._out.write("\n")
         self._used = True
 

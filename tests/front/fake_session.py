@@ -1,7 +1,7 @@
 """A session that answers from a script of its own: what the front ends see, without policy files, engines or noise.
 
-The tests put it in the place of `dpsql.session` (`installed`, or `launch.py` for a process of its own). Statements
-are recognised by their first words; whatever else is said comes back as an error, as from a real session.
+The tests put it in the place of `dpsql.session` and `dpsql.owner` (the fixture `fake`, or `launch.py` for a process of
+its own). Statements are recognised by their first words; all else comes back as an error, as from a real session.
 """
 
 from __future__ import annotations
@@ -227,13 +227,17 @@ def prepare(
     return f"sales: 5 rows kept, 1 dropped (refresh: {refresh})"
 
 
-def balance_of(policy: str | Path, *, ledger: str | Path | None = None) -> Balance:
+def balance_of(policy: str | Path, ledger: str | Path | None = None) -> Balance:
     return Balance(TOTAL, Fraction(1, 10**6), Fraction(1, 3), Fraction(0), Fraction(8, 3), Fraction(1, 10**6), 1)
 
 
-def open_account_anew(policy: str | Path, database: str | Path | None, ledger: str | Path | None) -> None:
+def open_account_anew(
+    policy: str | Path, database: str | Path | None = None, ledger: str | Path | None = None
+) -> Balance:
     accounts.append(("anew", policy, database, ledger))
+    return balance_of(policy, ledger)
 
 
-def reopen_account(policy: str | Path, ledger: str | Path | None) -> None:
+def reopen_account(policy: str | Path, ledger: str | Path | None = None) -> Balance:
     accounts.append(("reopen", policy, ledger))
+    return balance_of(policy, ledger)
