@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from fractions import Fraction
 
 import pyarrow as pa
 
+from dpsql.answer import ColumnReceipt
 from dpsql.compile.gate import SealedSql
-from dpsql.compile.plan import HALF_WIDTH, PrivatePlan, ReleasePlan, output_type
+from dpsql.compile.plan import HALF_WIDTH, PrivatePlan, ReleasePlan, SlotKind, output_type
 from dpsql.policy.facts import Kind, SqlType
+from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.vault.noise import Noisy
 
 
@@ -25,6 +28,18 @@ def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str) -> str:
     ]
     text = json.dumps([1, snapshot, plan.strategy, statement.text, slots])
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def receipt_columns(plan: PrivatePlan) -> tuple[ColumnReceipt, ...]:
+    """The noise that each released aggregate carries, from the plan."""
+    found = []
+    for release in plan.releases:
+        for slot in release.slots:
+            step = slot.grid.step if slot.grid is not None else Fraction(1)
+            scale = None if slot.kind is SlotKind.MEAN else float(slot.scale * step)
+            width = None if slot.kind is SlotKind.MEAN else float(DiscreteLaplace(slot.scale).half_width() * step)
+            found += [ColumnReceipt(m.text, "discrete Laplace", slot.epsilon, scale, width) for m in slot.outputs]
+    return tuple(found)
 
 
 def dumps(noisy: Noisy) -> bytes:

@@ -17,25 +17,23 @@ the strategy, every message and every type are decided there, so none of them ca
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-
-import pyarrow as pa
 
 from dpsql import releases, shows
 from dpsql.answer import Answer, Receipt, finished
 from dpsql.compile import statement as statements
 from dpsql.compile.ir import PublicKeys
 from dpsql.compile.lower import lower
-from dpsql.compile.parse import Parameter, parse
+from dpsql.compile.parse import Parameters, parse
 from dpsql.compile.plan import PrivatePlan, check, plan
 from dpsql.compile.resolve import resolve
 from dpsql.compile.rewrite import Rewritten, count_keys_sql, rewrite
 from dpsql.errors import Error, located, refusal
 from dpsql.explain import explain
 from dpsql.ledger import Balance, Charge, Ledger
+from dpsql.owner import open_account, snapshot_for
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
 from dpsql.settings import Settings
@@ -43,11 +41,9 @@ from dpsql.vault.engine import EngineFailure
 from dpsql.vault.noise import Noisy, release
 from dpsql.vault.open import Engines, open_engines
 from dpsql.vault.second_parser import check as second_check
-from dpsql.vault.snapshot import Snapshot, find, prepare
+from dpsql.vault.snapshot import Snapshot
 
 _owner_log = logging.getLogger("dpsql.owner")
-
-Parameters = Sequence[Parameter] | Mapping[str, Parameter] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ class Session:
 
     # -- the path of one query ----------------------------------------------------------------------------------
 
-    def execute(self, sql: str, parameters: Parameters = None, *, name: str = "") -> Answer:
+    def execute(self, sql: str, parameters: Parameters | None = None, *, name: str = "") -> Answer:
         """Answer one statement. Raises dpsql.Error; DP1xx, DP2xx and DP4xx mean that nothing was charged."""
         try:
             match statements.read(sql):
@@ -85,7 +81,7 @@ class Session:
         except Error as error:
             raise located(error, sql, name) from None
 
-    def compile(self, sql: str, parameters: Parameters = None, *, name: str = "") -> Compiled:
+    def compile(self, sql: str, parameters: Parameters | None = None, *, name: str = "") -> Compiled:
         """Everything before the charge."""
         source = sql
         try:
@@ -167,6 +163,7 @@ class Session:
             delta=Fraction(0),
             remaining_epsilon=balance.remaining_epsilon,
             remaining_delta=balance.remaining_delta,
+            columns=releases.receipt_columns(compiled.plan),
             releases=tuple(r.release.name for r in compiled.plan.releases),
             policy=self.policy.digest,
             snapshot=self.snapshot.facts.snapshot,
@@ -174,7 +171,7 @@ class Session:
 
     # -- everything else ----------------------------------------------------------------------------------------
 
-    def explain(self, sql: str, parameters: Parameters = None) -> str:
+    def explain(self, sql: str, parameters: Parameters | None = None) -> str:
         """The plan of a statement, both SQLs, its price and expected error. Free."""
         compiled = self.compile(sql, parameters)
         return explain(compiled.plan, compiled.rewritten)
@@ -201,7 +198,7 @@ class Session:
     def statements(self, script: str, name: str = "") -> list[str]:
         """The statements of a script, each padded so that positions count in the script."""
         try:
-            return [source.text for source in statements.split(script)]
+            return [source.padded for source in statements.split(script)]
         except Error as error:
             raise located(error, script, name) from None
 
@@ -236,10 +233,12 @@ def open_session(
     if prepare not in ("auto", "required"):
         raise refusal("DP120", f'prepare is "auto" or "required", not "{prepare}"')
     loaded = load_policy(policy)
-    snapshot = find(loaded)
-    if snapshot is None:
-        snapshot = _first_snapshot(loaded, database, prepare)
-    account = _open_account(loaded, snapshot, ledger)
+    if analyst is not None:
+        raise refusal(
+            "DP301", "this policy has one budget for all analysts", repair="connect without naming an analyst"
+        )
+    snapshot = snapshot_for(loaded, database, prepare)
+    account = open_account(loaded, snapshot, ledger)
     try:
         return Session(loaded, snapshot, open_engines(snapshot), account)
     except BaseException:

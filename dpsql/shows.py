@@ -1,4 +1,4 @@
-"""Answers about the policy, the settings and the budget: SHOW, DESCRIBE, SET, and the words to complete. All are free."""
+"""Answers about policy, settings and budget: SHOW, DESCRIBE, SET, and the words to complete. All are free."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dpsql.answer import Answer
+from dpsql.compile.functions import NAMES
 from dpsql.errors import nearest, refusal
 from dpsql.ledger import Balance
 from dpsql.policy.facts import PublicFacts
@@ -28,10 +29,10 @@ class Vocabulary:
 AGGREGATES = ("COUNT", "COUNT_IF", "SUM", "AVG")
 
 
-def vocabulary(policy: Policy, settings: Settings, functions: tuple[str, ...]) -> Vocabulary:
+def vocabulary(policy: Policy, settings: Settings) -> Vocabulary:
     """What a front end may offer while somebody types."""
     tables = {name: visible_columns(table) for name, table in policy.tables.items()}
-    return Vocabulary(tables, AGGREGATES + functions, tuple(settings.shown()))
+    return Vocabulary(tables, AGGREGATES + tuple(sorted(NAMES)), tuple(settings.shown()))
 
 
 def visible_columns(table: Table) -> tuple[str, ...]:

@@ -100,6 +100,20 @@ class Resolved:
     blocks: Mapping[int, Private]
 
 
+def origin(source: Source, name: str) -> tuple[TableSource, str] | None:
+    """The policy's column that a source's column is, unchanged, by lineage; None where it is computed.
+
+    `uid + 0 AS uid` or `7 AS uid` is no unit, whatever it is called.
+    """
+    if isinstance(source, TableSource):
+        return source, name
+    if isinstance(source, BlockSource):
+        tree = next(item.tree for item in source.block.items if item.name == name)
+        if isinstance(tree, exp.Column):
+            return origin(next(s for s in source.block.sources if s.alias == tree.table), tree.name)
+    return None
+
+
 def is_aggregate(node: exp.Expression) -> bool:
     """Whether this node itself is an aggregate call (FILTER and its like included)."""
     if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
@@ -125,6 +139,14 @@ def aggregates(node: exp.Expression) -> Iterator[exp.Expression]:
         children = list(node.iter_expressions())
     for child in children:
         yield from aggregates(child)
+
+
+def is_release(node: exp.Select) -> bool:
+    """Whether a SELECT aggregates: GROUP BY, HAVING, or an aggregate outside a window's own function."""
+    if node.args.get("group") is not None or node.args.get("having") is not None:
+        return True
+    parts = [*node.expressions, node.args.get("qualify"), node.args.get("order")]
+    return any(True for part in parts if part is not None for _ in aggregates(part))
 
 
 # Aggregates that sqlglot has no class for: without this a call would be taken for a function of one row.

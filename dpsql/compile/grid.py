@@ -43,8 +43,8 @@ class Grid:
         return max(self.hi - self.lo, 1)
 
     def sum_type(self, value: SqlType, limit: int) -> SqlType:
-        """The type of a released sum. Whole numbers are BIGINT where 2^33 units with `limit` rows each would fit, so that
-        no table of people can overflow it; otherwise a wide DECIMAL."""
+        """The type of a released sum. Whole numbers are BIGINT where 2^33 units with `limit` rows each would fit, so
+        that no table of people can overflow it; otherwise a wide DECIMAL."""
         if self.storage is Kind.DECIMAL:
             return SqlType(Kind.DECIMAL, 38, self.digits)
         if value.kind is Kind.INTEGER and self.step == 1:

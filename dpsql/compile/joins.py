@@ -1,4 +1,4 @@
-"""The proof that the joins of a block cannot multiply a unit's rows, and that joins of private tables are meant per unit.
+"""The proof that a block's joins cannot multiply a unit's rows, and that joins of private tables are meant per unit.
 
 Strategy `rows` cuts each unit to R rows of one *driving* scan. That bounds what the unit adds to any answer only if
 every output row stems from one driving row and no driving row gives two. So each other FROM item must be unique on
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
-from dpsql.compile.blocks import BlockSource, BoundJoin, OtherSource, PrivateBlock, Source, TableSource
+from dpsql.compile.blocks import BlockSource, OtherSource, PrivateBlock, Source, TableSource, origin
 from dpsql.compile.ir import Scope
 from dpsql.compile.parse import span_of
 from dpsql.compile.trees import conjuncts
@@ -50,9 +50,8 @@ def labels(table: Table, name: str, policy: Policy) -> frozenset[Label]:
 
 def is_unit(source: Source, name: str, policy: Policy) -> bool:
     """Whether this column is, unchanged, the unit of its row."""
-    if isinstance(source, TableSource):
-        return ("", 0) in labels(source.table, name, policy)
-    return False
+    found = origin(source, name)
+    return found is not None and ("", 0) in labels(found[0].table, found[1], policy)
 
 
 def driving_source(block: PrivateBlock, policy: Policy, facts: PublicFacts, scope: Scope) -> Source:

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpsql.compile.blocks import PrivateBlock, TableSource
-from dpsql.compile.ir import Facts, Key, PublicKeys, Scope, Value
+from dpsql.compile.blocks import PrivateBlock, TableSource, origin
+from dpsql.compile.ir import Key, PublicKeys, Scope, Value
 from dpsql.compile.ranges import finite
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.scalars import literal, lower_scalar
-from dpsql.compile.trees import column, conjuncts, rebuild, wrapped
+from dpsql.compile.trees import column, conjuncts, rebuild, shown, wrapped
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.policy.model import Policy, Table
@@ -31,11 +31,10 @@ from dpsql.policy.model import Policy, Table
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """A key as `lower` found it: the bound tree, its scalar, and its facts after WHERE."""
+    """A key as `lower` found it: the bound tree without parentheses, and its scalar."""
 
     tree: exp.Expression
     key: Key
-    narrowed: Facts
 
 
 def public_keys(block: PrivateBlock, keys: Sequence[GroupKey], scope: Scope, policy: Policy) -> PublicKeys:
@@ -97,7 +96,7 @@ class _Builder:
         used = {(c.table, c.name) for c in group.tree.find_all(exp.Column)}
         if used and all(alias in self.public for alias, _ in used):
             return group.key.scalar.tree.copy()
-        domain = self._domain(group, used)
+        domain = self._domain(group)
         alias = f"domain_{position}"
         self.relations.append(_named(domain, alias, columns=("v",)))
         value = column(alias, "v")
@@ -105,8 +104,8 @@ class _Builder:
             self.stands_for[group.tree.table, group.tree.name] = value
         return value
 
-    def _domain(self, group: GroupKey, used: set[tuple[str, str]]) -> exp.Expression:
-        facts = group.narrowed
+    def _domain(self, group: GroupKey) -> exp.Expression:
+        facts = group.key.scalar.facts
         values = finite(facts)
         declared = self._declared(group.tree)
         if values is not None:
@@ -118,25 +117,25 @@ class _Builder:
             if facts.nullable:
                 return exp.union(source, exp.select(_null(facts.type)), distinct=False).subquery()
             return source.subquery()
-        shown = group.tree.sql(dialect="duckdb", comments=False)
-        name = " of ".join(c for _, c in sorted(used)) or shown
+        text = shown(group.tree)
         repair = (
-            f"list the groups you want: `WHERE {name} IN (...)`, or group by a column with values or a public table"
+            f"list the groups you want, WHERE {text} IN (...), or group by a column with `values` or a public table's"
         )
-        raise refusal("DP205", f"the groups of {shown} are not public", span=group.key.scalar.span, repair=repair)
+        raise refusal("DP205", f"the groups of {text} are not public", span=group.key.scalar.span, repair=repair)
 
     def _declared(self, tree: exp.Expression) -> str | tuple[Table, str] | None:
         """ "values", or the public (table, column) that a bare private column refers to."""
         if not isinstance(tree, exp.Column):
             return None
-        source = next(s for s in self.block.sources if s.alias == tree.table)
-        if not isinstance(source, TableSource):
+        found = origin(next(s for s in self.block.sources if s.alias == tree.table), tree.name)
+        if found is None:
             return None
-        declared = source.table.columns.get(tree.name)
+        source, name = found
+        declared = source.table.columns.get(name)
         if declared is not None and declared.values is not None:
             return "values"
         for reference in source.table.references:
-            if reference.columns == (tree.name,):
+            if reference.columns == (name,):
                 return self.policy.tables[reference.table], reference.target[0]
         return None
 

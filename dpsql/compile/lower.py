@@ -1,4 +1,4 @@
-"""Lower a resolved statement into the IR, and refuse every form that has no node there. The one place that refuses form.
+"""Lower a resolved statement into the IR, and refuse every form without a node there: the one place that refuses form.
 
 Each SELECT block over private rows is either rows of units (it may stand in the FROM of another private block, and
 nowhere else) or a *release*: an aggregate whose noised output is public. Each maximal release block is cut out of the
@@ -9,7 +9,7 @@ arithmetic, windows, joins with public tables) becomes post-processing, which co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -31,7 +31,7 @@ from dpsql.compile.measures import Measures
 from dpsql.compile.parse import span_of
 from dpsql.compile.public import check_public
 from dpsql.compile.scalars import lower_scalar, narrow
-from dpsql.compile.trees import column, rebuild, without_parens
+from dpsql.compile.trees import column, is_star, rebuild, without_parens
 from dpsql.compile.types import column_facts
 from dpsql.errors import refusal
 from dpsql.policy.facts import PublicFacts
@@ -45,8 +45,7 @@ def lower(resolved: Resolved, policy: Policy, facts: PublicFacts) -> Query:
     check_public(outer)
     columns: list[str] | None = []
     for item in outer.selects if isinstance(outer, exp.Query) else ():
-        star = isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
-        columns = None if star or columns is None else [*columns, item.alias_or_name]
+        columns = None if is_star(item) or columns is None else [*columns, item.alias_or_name]
     return Query(tuple(lowerer.releases), outer, tuple(columns) if columns is not None else None)
 
 
@@ -60,6 +59,7 @@ class _Lowerer:
     def __init__(self, resolved: Resolved, policy: Policy, facts: PublicFacts):
         self.resolved, self.policy, self.facts = resolved, policy, facts
         self.releases: list[Release] = []
+        self.named = 0
 
     def place(self, node: exp.Expression, *, at_top: bool = False) -> exp.Expression:
         """`node`, a public part of the statement, with every release below it cut out (in place) and refusals raised."""
@@ -95,6 +95,9 @@ class _Lowerer:
             return refusal(
                 "DP222", "a window over rows of single units gives one row per unit", span=span, repair=repair
             )
+        if block.node.args.get("distinct"):
+            repair = "write GROUP BY with COUNT(*), over keys with public values"
+            raise refusal("DP221", "SELECT DISTINCT over private rows is not answered", span=span, repair=repair)
         repair = "aggregate them: COUNT(*), SUM(column), AVG(column), with GROUP BY where you want groups"
         return refusal("DP201", f"this returns rows of single {self.policy.unit}s", span=span, repair=repair)
 
@@ -106,9 +109,10 @@ class _Lowerer:
         self._check_clauses(block, _RELEASE_CLAUSES)
         relation, scope, driving = self._relation(block)
         narrowed = self._narrowed(block, scope)
-        keys = self._keys(block, scope, narrowed)
-        name = f"released_{len(self.releases) + 1}"
-        measures = Measures(block, self.policy, scope, narrowed)
+        keys = self._keys(block, narrowed)
+        self.named += 1  # before the block's own subqueries, which may be releases too
+        name = f"released_{self.named}"
+        measures = Measures(block, self.policy, narrowed)
         post = _PostProcessing(self, block, name, keys, measures)
         outer = self._outer(block, post, ctes)
         if not measures.found:
@@ -138,7 +142,7 @@ class _Lowerer:
                 outer.set(clause, node.args[clause].copy())
         return outer
 
-    def _keys(self, block: PrivateBlock, scope: Scope, narrowed: Scope) -> list[GroupKey]:
+    def _keys(self, block: PrivateBlock, scope: Scope) -> list[GroupKey]:
         found: list[GroupKey] = []
         for tree in block.groups:
             meaning = without_parens(tree)
@@ -153,9 +157,7 @@ class _Lowerer:
             if inner is not None or any(isinstance(n, exp.Window | exp.Query) for n in tree.walk()):
                 raise refusal("DP203", "GROUP BY takes expressions of single rows only", span=span_of(tree))
             self._check_units(block, tree, grouping=True)
-            scalar = lower_scalar(tree, scope)
-            key = Key(f"k{len(found) + 1}", scalar)
-            found.append(GroupKey(meaning, key, lower_scalar(tree, narrowed).facts))
+            found.append(GroupKey(meaning, Key(f"k{len(found) + 1}", lower_scalar(tree, scope))))
         return found
 
     def _check_units(self, block: PrivateBlock, tree: exp.Expression, *, grouping: bool = False) -> None:
@@ -233,13 +235,12 @@ class _Lowerer:
         columns: dict[tuple[str, str], Facts] = {}
         for item in block.items:
             self._check_row_expression(block, item.tree, "SELECT")
-            scalar = lower_scalar(item.tree, scope)
+            scalar = lower_scalar(item.tree, narrowed)
             if (source.alias, item.name) in columns:
                 reason = f'two columns of this subquery are called "{item.name}"'
                 raise refusal("DP112", reason, span=span_of(item.tree), repair="give one of them another name with AS")
             items.append((item.name, scalar))
-            seen = lower_scalar(item.tree, narrowed).facts
-            columns[source.alias, item.name] = seen if seen.type == scalar.facts.type else scalar.facts
+            columns[source.alias, item.name] = scalar.facts
         return Project(relation, source.alias, tuple(items)), columns, {source.alias: driving}
 
     def _other_refused(self, source: OtherSource) -> Exception:
@@ -310,7 +311,7 @@ class _PostProcessing:
             return rebuild(node, lambda child: self._function(child) if child is node.this else self(child))
         if is_aggregate(node):
             return column(self.released, self.measures.add(node).name)
-        if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+        if is_star(node):
             raise refusal(
                 "DP201", "a star here means rows of single units", span=span_of(node), repair="name keys and aggregates"
             )
@@ -335,6 +336,4 @@ def _before(block: PrivateBlock, join: BoundJoin) -> list[Source]:
 
 
 def _nullable(columns: Scope) -> Scope:
-    from dataclasses import replace
-
     return {name: replace(facts, nullable=True) for name, facts in columns.items()}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sqlglot import exp
 
 from dpsql.compile import joins
@@ -11,7 +9,7 @@ from dpsql.compile.blocks import PrivateBlock
 from dpsql.compile.ir import Facts, Measure, Scalar, Scope, Statistic
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import wrapped
+from dpsql.compile.trees import shown, wrapped
 from dpsql.errors import Span, refusal
 from dpsql.policy.facts import Kind
 from dpsql.policy.model import Policy
@@ -22,8 +20,8 @@ _ANSWERED = "COUNT, COUNT_IF, SUM, AVG and COUNT(DISTINCT ...) of the privacy un
 class Measures:
     """Collects the aggregates of one block; equal ones are one measure, hence one noise."""
 
-    def __init__(self, block: PrivateBlock, policy: Policy, scope: Scope, narrowed: Scope):
-        self.block, self.policy, self.scope, self.narrowed = block, policy, scope, narrowed
+    def __init__(self, block: PrivateBlock, policy: Policy, scope: Scope):
+        self.block, self.policy, self.scope = block, policy, scope
         self.found: list[Measure] = []
 
     def add(self, node: exp.Expression) -> Measure:
@@ -57,8 +55,9 @@ class Measures:
             case exp.Count() if call.this is None or isinstance(call.this, exp.Star):
                 return Statistic.ROWS, self._predicate(condition)
             case exp.Count() if isinstance(call.this, exp.Distinct):
-                self._check_unit(call.this, span)
-                return Statistic.UNITS, self._predicate(condition)
+                present = self._unit_present(call.this, span)
+                both = [c for c in (condition, present) if c is not None]
+                return Statistic.UNITS, self._predicate(exp.and_(*both) if both else None)
             case exp.Count():
                 return Statistic.VALUES, self._value(call.this, condition)
             case exp.Sum() | exp.Avg():
@@ -66,24 +65,20 @@ class Measures:
                     call, condition, span
                 )
             case _:
-                name = (
-                    call.name
-                    if isinstance(call, exp.Anonymous)
-                    else call.sql_name()
-                    if isinstance(call, exp.Func)
-                    else "this"
-                )
+                name = call.name if isinstance(call, exp.Anonymous) else _function(call).sql_names()[0]
                 repair = f"the aggregates answered are {_ANSWERED}"
                 raise refusal("DP203", f"{name} over private rows is not answered", span=span, repair=repair)
 
-    def _check_unit(self, distinct: exp.Distinct, span: Span | None) -> None:
-        """COUNT(DISTINCT x) is answered where x is, unchanged, the unit of the row."""
+    def _unit_present(self, distinct: exp.Distinct, span: Span | None) -> exp.Expression | None:
+        """COUNT(DISTINCT x) is answered where x is, unchanged, the unit of the row. Returns what must hold for a row to
+        have one: in a LEFT JOINed table it may be missing."""
         columns = distinct.expressions
         column = columns[0].unnest() if len(columns) == 1 else None
         if isinstance(column, exp.Column):
             source = next((s for s in self.block.sources if s.alias == column.table), None)
             if source is not None and joins.is_unit(source, column.name, self.policy):
-                return
+                optional = any(j.source is source and j.kind == "LEFT" for j in self.block.joins)
+                return exp.Not(this=exp.Is(this=column.copy(), expression=exp.null())) if optional else None
         reason = f"COUNT(DISTINCT ...) is answered for the {self.policy.unit} only"
         raise refusal("DP203", reason, span=span, repair="count rows with COUNT(*), or count the units")
 
@@ -94,15 +89,12 @@ class Measures:
         return lower_scalar(condition, self.scope)
 
     def _value(self, argument: exp.Expression, condition: exp.Expression | None) -> Scalar:
-        """The argument, NULL where a FILTER is not true; facts as they are after WHERE, where the types agree."""
+        """The argument, NULL where a FILTER is not true."""
         self._check_row(argument)
         if condition is not None:
             self._check_row(condition)
             argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
-        scalar = lower_scalar(argument, self.scope)
-        narrowed = lower_scalar(argument, self.narrowed).facts
-        # The form stays proved for every row: an engine may evaluate an expression before its filter.
-        return replace(scalar, facts=narrowed) if narrowed.type == scalar.facts.type else scalar
+        return lower_scalar(argument, self.scope)
 
     def _bounded(self, call: exp.Expression, condition: exp.Expression | None, span: Span | None) -> Scalar:
         argument = call.this
@@ -122,11 +114,10 @@ class Measures:
 
     def _unbounded(self, argument: exp.Expression, facts: Facts) -> Exception:
         names = sorted({c.name for c in argument.find_all(exp.Column)})
-        shown = argument.sql(dialect="duckdb", comments=False)
-        plain = "".join(f"{n}" for n in names) if isinstance(argument, exp.Column) else shown
-        reason = f"{plain} has no bounds, so one {self.policy.unit} could move the result without limit"
+        text = shown(argument)
+        reason = f"{text} has no bounds, so one {self.policy.unit} could move the result without limit"
         repair = (
-            f"give bounds: LEAST(GREATEST({plain}, 0), 100), or ask the owner for bounds of {', '.join(names) or 'it'}"
+            f"give bounds: LEAST(GREATEST({text}, 0), 100), or ask the owner for bounds of {', '.join(names) or 'it'}"
         )
         return refusal("DP204", reason, span=span_of(argument), repair=repair)
 
@@ -139,6 +130,12 @@ class Measures:
             if isinstance(node, exp.Column) and (node.table, node.name) not in self.scope:
                 repair = f"it can be counted: COUNT(DISTINCT {node.name})"
                 raise refusal("DP206", f"{node.name} is not listed in the policy", span=span_of(node), repair=repair)
+
+
+def _function(call: exp.Expression) -> type[exp.Func]:
+    while not isinstance(call, exp.Func):
+        call = call.this
+    return type(call)
 
 
 def _same(left: Scalar | None, right: Scalar) -> bool:

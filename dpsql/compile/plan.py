@@ -42,7 +42,6 @@ from dpsql.privacy import sensitivity
 from dpsql.privacy.accounting import split
 from dpsql.privacy.sensitivity import Norms
 
-
 HALF_WIDTH = "~"
 """`a1~` of a released table holds the half-widths of `a1`."""
 

@@ -6,16 +6,14 @@ the statement), positions and aliases of GROUP BY and ORDER BY replaced by what 
 turned into ON. It refuses names only (DP1xx). Whether a form can be answered is `lower`'s to say, so nothing is
 refused twice and nothing twice allowed.
 
-How DuckDB resolves (tried on DuckDB 2.0.1, `tests/compile/test_names.py`): names are case-insensitive, also quoted
-ones. WHERE and SELECT take a column before an alias; GROUP BY a column before an alias, and an alias only as a
-whole; ORDER BY an alias before a column, as a whole; HAVING an alias before a column. `main.t` skips a CTE, and a
-CTE's own name inside its body is what it was outside.
+Columns resolve as `names` says. Of tables: `main.t` skips a CTE, and a CTE's own name inside its body is what it was
+outside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 from sqlglot import exp
@@ -32,8 +30,11 @@ from dpsql.compile.blocks import (
     Source,
     TableSource,
     aggregates,
+    is_release,
 )
+from dpsql.compile.names import Names, Prefer
 from dpsql.compile.parse import Parsed, span_of
+from dpsql.compile.trees import from_items, is_plain_subquery, is_star, rebuild
 from dpsql.errors import nearest, refusal
 from dpsql.policy.model import Policy, Table
 
@@ -59,43 +60,6 @@ class _Cte:
     columns: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class _Names:
-    """What a block's expressions can refer to: sources by lower-case name, USING columns, select aliases."""
-
-    sources: dict[str, Source] = field(default_factory=dict)
-    merged: dict[str, exp.Column] = field(default_factory=dict)
-    aliases: dict[str, exp.Expression] = field(default_factory=dict)
-
-    def find(self, column: exp.Column) -> exp.Column | None:
-        """The bound column, or None. Raises DP112 where two sources have it."""
-        name, qualifier = column.name.lower(), column.table.lower()
-        if not qualifier and name in self.merged:
-            return _positioned(self.merged[name].copy(), column)
-        found = [
-            exp.column(exp.to_identifier(actual, quoted=True), table=exp.to_identifier(source.alias, quoted=True))
-            for visible, source in self.sources.items()
-            if not qualifier or visible == qualifier
-            for called, actual in source.columns
-            if called.lower() == name
-        ]
-        if len(found) > 1:
-            repair = f"write the table's name before it, such as {next(iter(self.sources))}.{column.name}"
-            raise refusal(
-                "DP112", f'the column "{column.name}" is in several tables', span=span_of(column), repair=repair
-            )
-        return _positioned(found[0], column) if found else None
-
-    def all_columns(self) -> list[str]:
-        return [called for source in self.sources.values() for called, _ in source.columns]
-
-
-def _positioned(bound: exp.Column, written: exp.Column) -> exp.Column:
-    """Give the bound column the place of the written one, for carets."""
-    bound.this.meta.update(written.this.meta)
-    return bound
-
-
 class _Resolver:
     def __init__(self, policy: Policy):
         self.policy = policy
@@ -108,7 +72,7 @@ class _Resolver:
     def query(self, node: exp.Expression, env: _Environment) -> Private | None:
         """Resolve a query expression; None means public (releases inside included)."""
         env, ctes = self._with(node, env)
-        if _is_plain_subquery(node):
+        if is_plain_subquery(node):
             return self.query(cast(exp.Expression, node.this), env)
         if isinstance(node, exp.Select):
             return self._select(node, env, ctes)
@@ -133,6 +97,8 @@ class _Resolver:
             return env, ()
         inner = dict(env)
         kept: list[exp.CTE] = []
+        if clause.args.get("recursive"):  # names that `lower` refuses must resolve first
+            inner |= {cte.alias.lower(): _Cte(None, ()) for cte in clause.expressions}
         for cte in clause.expressions:
             body = cast(exp.Expression, cte.this)
             bound = self.query(body, inner)
@@ -143,16 +109,14 @@ class _Resolver:
             if bound is None:
                 kept.append(cte)
             inner[cte.alias.lower()] = _Cte(bound, columns)
-        if clause.args.get("recursive"):
-            return inner, tuple(kept)
-        if kept:
-            clause.set("expressions", kept)
+        if kept or clause.args.get("recursive"):
+            clause.set("expressions", kept or clause.expressions)
         else:
             node.set("with_", None)
         return inner, tuple(kept)
 
     def _select(self, node: exp.Select, env: _Environment, ctes: tuple[exp.CTE, ...]) -> PrivateBlock | None:
-        if not any(self._holds_rows(item, env) for item in _from_items(node)):
+        if not any(self._holds_rows(item, env) for item in from_items(node)):
             for child in node.iter_expressions():
                 if not isinstance(child, exp.With):
                     self._public_part(child, env)
@@ -195,7 +159,7 @@ class _Resolver:
                 rows = self._holds_rows(cte.this, inner)
                 inner[cte.alias.lower()] = _Cte(PrivateOther(cte) if rows else None, ())
             if isinstance(node, exp.Select):
-                return not _is_release(node) and any(self._holds_rows(item, inner) for item in _from_items(node))
+                return not is_release(node) and any(self._holds_rows(item, inner) for item in from_items(node))
             parts = [node.this, node.args.get("expression")]
             return any(self._holds_rows(part, inner) for part in parts if isinstance(part, exp.Expression))
         return False
@@ -217,18 +181,18 @@ class _Resolver:
     # -- private blocks -----------------------------------------------------------------------------------------
 
     def _private_select(self, node: exp.Select, env: _Environment, ctes: tuple[exp.CTE, ...]) -> PrivateBlock:
-        names = _Names()
+        names = Names()
         first = self._source(node.args["from_"].this, env, names)
         joins = []
         for join in node.args.get("joins") or ():
             joins.append(self._join(join, env, names))
         items = self._items(node, env, names)
         where = node.args.get("where")
-        bound_where = self._expression(where.this, env, names, _COLUMN_FIRST) if where else None
+        bound_where = self._expression(where.this, env, names, Prefer.COLUMN) if where else None
         groups = self._groups(node, env, names, items)
         having, qualify = node.args.get("having"), node.args.get("qualify")
-        bound_having = self._expression(having.this, env, names, _ALIAS_FIRST) if having else None
-        bound_qualify = self._expression(qualify.this, env, names, _COLUMN_FIRST) if qualify else None
+        bound_having = self._expression(having.this, env, names, Prefer.ALIAS) if having else None
+        bound_qualify = self._expression(qualify.this, env, names, Prefer.COLUMN) if qualify else None
         order = self._order(node, env, names, items)
         return PrivateBlock(
             node=node,
@@ -241,10 +205,10 @@ class _Resolver:
             qualify=bound_qualify,
             order=order,
             ctes=ctes,
-            is_release=_is_release(node),
+            is_release=is_release(node),
         )
 
-    def _source(self, node: exp.Expression, env: _Environment, names: _Names) -> Source:
+    def _source(self, node: exp.Expression, env: _Environment, names: Names) -> Source:
         """Bind one FROM item and make it visible. Nested joins in parentheses are left to `lower` to refuse."""
         alias = node.alias_or_name
         renamed = [c.name for c in (node.args["alias"].args.get("columns") or ())] if node.args.get("alias") else []
@@ -261,7 +225,7 @@ class _Resolver:
                 item_names = [i.name for i in cte.body.items]
                 called = _renamed(item_names, list(cte.columns) or renamed)
                 source = BlockSource(cte.body, self._unique(alias), called, node)
-        elif _is_plain_subquery(node):
+        elif is_plain_subquery(node):
             bound = self.query(cast(exp.Expression, node.this), env)
             if isinstance(bound, PrivateBlock) and not bound.is_release:
                 source = BlockSource(
@@ -278,39 +242,39 @@ class _Resolver:
         names.sources[key] = source
         return source
 
-    def _join(self, join: exp.Join, env: _Environment, names: _Names) -> BoundJoin:
-        left_names = _Names(dict(names.sources), dict(names.merged))
+    def _join(self, join: exp.Join, env: _Environment, names: Names) -> BoundJoin:
+        left_names = Names(dict(names.sources), dict(names.merged))
         source = self._source(join.this, env, names)
         words = [w for w in (join.method, join.side, join.kind) if w]
         kind = " ".join(w.upper() for w in words) or "INNER"
         kind = {"LEFT OUTER": "LEFT", "CROSS": "INNER"}.get(kind, kind)
         on = join.args.get("on")
-        bound = self._expression(on, env, names, _COLUMN_FIRST) if on is not None else None
+        bound = self._expression(on, env, names, Prefer.COLUMN) if on is not None else None
         for identifier in join.args.get("using") or ():
             column = exp.Column(
                 this=identifier.copy() if isinstance(identifier, exp.Identifier) else identifier.this.copy()
             )
-            left, right = left_names.find(column), _Names({"": source}).find(column)
+            left, right = left_names.find(column), Names({"": source}).find(column)
             if left is None or right is None:
-                raise self._no_column(column, left_names if left is None else _Names({"": source}))
+                raise (left_names if left is None else Names({"": source})).unknown(column)
             equal = exp.EQ(this=left, expression=right)
             bound = equal if bound is None else exp.And(this=bound, expression=equal)
             names.merged[column.name.lower()] = left
         return BoundJoin(kind, source, bound, join)
 
-    def _items(self, node: exp.Select, env: _Environment, names: _Names) -> list[Item]:
+    def _items(self, node: exp.Select, env: _Environment, names: Names) -> list[Item]:
         items: list[Item] = []
         for written in node.expressions:
-            if _is_star(written):
+            if is_star(written):
                 items += self._star(written, names)
                 continue
-            tree = self._expression(written.unalias(), env, names, _COLUMN_FIRST)
+            tree = self._expression(written.unalias(), env, names, Prefer.COLUMN)
             items.append(Item(written.alias or _default_name(written), tree))
             if written.alias:
                 names.aliases.setdefault(written.alias.lower(), tree)
         return items
 
-    def _star(self, written: exp.Expression, names: _Names) -> list[Item]:
+    def _star(self, written: exp.Expression, names: Names) -> list[Item]:
         """The columns a star stands for; a star with EXCLUDE, REPLACE or RENAME stays, for `lower` to refuse."""
         star = written if isinstance(written, exp.Star) else written.this
         opaque = any(isinstance(s, OtherSource) for s in names.sources.values())
@@ -335,7 +299,7 @@ class _Resolver:
         return items
 
     def _groups(
-        self, node: exp.Select, env: _Environment, names: _Names, items: list[Item]
+        self, node: exp.Select, env: _Environment, names: Names, items: list[Item]
     ) -> tuple[exp.Expression, ...]:
         group = node.args.get("group")
         if group is None:
@@ -352,10 +316,10 @@ class _Resolver:
                 elif isinstance(part, exp.Column) and not part.table and names.find(part) is None:
                     alias = names.aliases.get(part.name.lower())
                     bound.append(
-                        alias.copy() if alias is not None else self._expression(part, env, names, _COLUMN_FIRST)
+                        alias.copy() if alias is not None else self._expression(part, env, names, Prefer.COLUMN)
                     )
                 else:
-                    bound.append(self._expression(part, env, names, _COLUMN_ONLY))
+                    bound.append(self._expression(part, env, names, Prefer.ONLY_COLUMN))
         extra = [
             v
             for k in ("grouping_sets", "cube", "rollup")
@@ -364,7 +328,7 @@ class _Resolver:
         ]
         return tuple(bound + extra)
 
-    def _order(self, node: exp.Select, env: _Environment, names: _Names, items: list[Item]) -> tuple[exp.Ordered, ...]:
+    def _order(self, node: exp.Select, env: _Environment, names: Names, items: list[Item]) -> tuple[exp.Ordered, ...]:
         order = node.args.get("order")
         bound = []
         for written in order.expressions if order else ():
@@ -382,7 +346,7 @@ class _Resolver:
                 bound += [exp.Ordered(**{**written.args, "this": i.tree.copy()}) for i in items]
                 continue
             else:
-                tree = self._expression(inner, env, names, _COLUMN_FIRST)
+                tree = self._expression(inner, env, names, Prefer.COLUMN)
             ordered = written.copy() if isinstance(written, exp.Ordered) else exp.Ordered()
             ordered.set("this", tree)
             bound.append(ordered)
@@ -395,7 +359,7 @@ class _Resolver:
             )
         return items[position - 1].tree
 
-    def _expression(self, node: exp.Expression, env: _Environment, names: _Names, rule: str) -> exp.Expression:
+    def _expression(self, node: exp.Expression, env: _Environment, names: Names, rule: Prefer) -> exp.Expression:
         """A bound copy of an expression. Queries nested in it are resolved on their own."""
         if isinstance(node, exp.Query):
             copy = node.copy()
@@ -404,51 +368,15 @@ class _Resolver:
                 self.blocks[id(_unwrapped(copy))] = bound
             return copy
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
-            return self._column(node, names, rule)
+            return names.bind(node, rule)
         if isinstance(node, exp.Star) or not any(True for _ in node.iter_expressions()):
             return node.copy()
-        copy = type(node)()
-        copy._meta = dict(node.meta)
-        for key, value in node.args.items():
-            if isinstance(value, exp.Expression):
-                copy.set(key, self._expression(value, env, names, rule))
-            elif isinstance(value, list):
-                copy.set(
-                    key, [self._expression(v, env, names, rule) if isinstance(v, exp.Expression) else v for v in value]
-                )
-            else:
-                copy.set(key, value)
-        return copy
-
-    def _column(self, node: exp.Column, names: _Names, rule: str) -> exp.Expression:
-        alias = names.aliases.get(node.name.lower()) if not node.table and rule != _COLUMN_ONLY else None
-        found = names.find(node) if rule != _ALIAS_FIRST or alias is None else None
-        if found is not None:
-            return found
-        if alias is not None:
-            simple = isinstance(alias, exp.Column | exp.Literal | exp.Func | exp.Paren)
-            return alias.copy() if simple else exp.Paren(this=alias.copy())
-        raise self._no_column(node, names)
-
-    def _no_column(self, node: exp.Column, names: _Names) -> Exception:
-        shown = f"{node.table}.{node.name}" if node.table else node.name
-        if not node.table and node.name.lower() in names.sources:
-            repair = "name its columns"
-            return refusal(
-                "DP111", f'"{shown}" is a table: whole rows are not values here', span=span_of(node), repair=repair
-            )
-        hint = nearest(node.name, names.all_columns())
-        columns = ", ".join(dict.fromkeys(names.all_columns()))
-        repair = f"the columns are: {columns[:200]}"
-        return refusal("DP111", f'no column "{shown}" is visible here.{hint}', span=span_of(node), repair=repair)
+        return rebuild(node, lambda child: self._expression(child, env, names, rule))
 
     def _unique(self, base: str) -> str:
         base = "".join(c if c.isalnum() or c == "_" else "_" for c in base).lower() or "t"
         self._used[base] = self._used.get(base, 0) + 1
         return base if self._used[base] == 1 else self._unique(f"{base}_{self._used[base]}")
-
-
-_COLUMN_FIRST, _ALIAS_FIRST, _COLUMN_ONLY = "column first", "alias first", "column only"
 
 
 def _column(name: str) -> exp.Column:
@@ -458,10 +386,6 @@ def _column(name: str) -> exp.Column:
 def _renamed(names: list[str], called: list[str]) -> tuple[tuple[str, str], ...]:
     """(called, actual) pairs for `AS t(a, b)`: the first columns are renamed, the rest keep their names."""
     return tuple((called[i] if i < len(called) else name, name) for i, name in enumerate(names))
-
-
-def _is_star(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
 def _position(node: exp.Expression) -> int | None:
@@ -475,25 +399,6 @@ def _default_name(node: exp.Expression) -> str:
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Star | None):
         return "count_star()"
     return node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
-
-
-def _is_plain_subquery(node: exp.Expression) -> bool:
-    """Parentheses around a query, without clauses of their own such as (SELECT ...) LIMIT 5."""
-    plain = isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query)
-    return plain and not any(v for k, v in node.args.items() if k not in ("this", "alias"))
-
-
-def _from_items(node: exp.Select) -> list[exp.Expression]:
-    from_ = node.args.get("from_")
-    return [from_.this, *(j.this for j in node.args.get("joins") or ())] if from_ else []
-
-
-def _is_release(node: exp.Select) -> bool:
-    """Whether a SELECT aggregates: GROUP BY, HAVING, or an aggregate outside a window's own function."""
-    if node.args.get("group") is not None or node.args.get("having") is not None:
-        return True
-    parts = [*node.expressions, node.args.get("qualify"), node.args.get("order")]
-    return any(True for part in parts if part is not None for _ in aggregates(part))
 
 
 def _unwrapped(node: exp.Expression) -> exp.Expression:

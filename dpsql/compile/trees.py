@@ -50,3 +50,30 @@ def wrapped(node: exp.Expression) -> exp.Expression:
     simple = isinstance(node, exp.Column | exp.Literal | exp.Func | exp.Paren | exp.Boolean | exp.Null | exp.Subquery)
     infix = isinstance(node, exp.Binary | exp.Connector)
     return node if simple and not infix else exp.Paren(this=node)
+
+
+def shown(node: exp.Expression) -> str:
+    """An expression as an analyst would write it: without the aliases and quotes that resolving added."""
+
+    def plain(part: exp.Expression) -> exp.Expression:
+        if isinstance(part, exp.Column) and isinstance(part.this, exp.Identifier):
+            name = part.name
+            return exp.Column(this=exp.to_identifier(name, quoted=not (name.isidentifier() and name == name.lower())))
+        return part
+
+    return cast(str, node.copy().transform(plain).sql(dialect="duckdb", comments=False))
+
+
+def is_star(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+
+
+def from_items(node: exp.Select) -> list[exp.Expression]:
+    from_ = node.args.get("from_")
+    return [from_.this, *(j.this for j in node.args.get("joins") or ())] if from_ else []
+
+
+def is_plain_subquery(node: exp.Expression) -> bool:
+    """Parentheses around a query, without clauses of their own such as (SELECT ...) LIMIT 5."""
+    plain = isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query)
+    return plain and not any(v for k, v in node.args.items() if k not in ("this", "alias"))

@@ -27,8 +27,8 @@ Integers = NDArray[np.int64] | NDArray[np.object_]
 
 
 Noisy: TypeAlias = pa.Table
-"""A released table: keys k1, ..., aggregates a1, ..., and a1~, ...: the 95 % half-width of every aggregate's cells (a public
-function of the noise law and the released values)."""
+"""A released table: keys k1, ..., aggregates a1, ..., and a1~, ...: the 95 % half-width of every aggregate's cells (a
+public function of the noise law and the released values)."""
 
 
 def release(engine: Engine, statement: SealedSql, plan: ReleasePlan) -> Noisy:

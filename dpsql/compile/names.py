@@ -1,0 +1,85 @@
+"""The names that the expressions of one block can use, and which of them a written name means.
+
+DuckDB's rules (tried on 2.0.1): names are case-insensitive, quoted ones too. WHERE and SELECT take a column before an
+alias; GROUP BY a column before an alias, and an alias only as a whole; ORDER BY an alias before a column, as a whole;
+HAVING an alias before a column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sqlglot import exp
+
+from dpsql.compile.blocks import Source
+from dpsql.compile.parse import span_of
+from dpsql.compile.trees import wrapped
+from dpsql.errors import Error, nearest, refusal
+
+
+class Prefer(Enum):
+    """Which meaning of a name a clause takes where it has two."""
+
+    COLUMN = "column"
+    ALIAS = "alias"
+    ONLY_COLUMN = "only column"
+
+
+@dataclass(slots=True)
+class Names:
+    """sources: by lower-case name. merged: USING columns. aliases: of the SELECT list, in lower case."""
+
+    sources: dict[str, Source] = field(default_factory=dict)
+    merged: dict[str, exp.Column] = field(default_factory=dict)
+    aliases: dict[str, exp.Expression] = field(default_factory=dict)
+
+    def find(self, column: exp.Column) -> exp.Column | None:
+        """The bound column, or None. Raises DP112 where two sources have it."""
+        name, qualifier = column.name.lower(), column.table.lower()
+        if not qualifier and name in self.merged:
+            return _positioned(self.merged[name].copy(), column)
+        found = [
+            exp.column(exp.to_identifier(actual, quoted=True), table=exp.to_identifier(source.alias, quoted=True))
+            for visible, source in self.sources.items()
+            if not qualifier or visible == qualifier
+            for called, actual in source.columns
+            if called.lower() == name
+        ]
+        if len(found) > 1:
+            repair = f"write the table's name before it, such as {next(iter(self.sources))}.{column.name}"
+            reason = f'the column "{column.name}" is in several tables'
+            raise refusal("DP112", reason, span=span_of(column), repair=repair)
+        return _positioned(found[0], column) if found else None
+
+    def bind(self, column: exp.Column, prefer: Prefer) -> exp.Expression:
+        """What a written name means in a clause. Raises DP111 where it means nothing."""
+        alias = self.aliases.get(column.name.lower()) if not column.table and prefer is not Prefer.ONLY_COLUMN else None
+        if alias is not None and prefer is Prefer.ALIAS:
+            return wrapped(alias.copy())
+        found = self.find(column)
+        if found is not None:
+            return found
+        if alias is not None:
+            return wrapped(alias.copy())
+        raise self.unknown(column)
+
+    def all_columns(self) -> list[str]:
+        """Every column as it is called here."""
+        return [called for source in self.sources.values() for called, _ in source.columns]
+
+    def unknown(self, column: exp.Column) -> Error:
+        """The refusal of a name that means nothing here."""
+        text = f"{column.table}.{column.name}" if column.table else column.name
+        if not column.table and column.name.lower() in self.sources:
+            reason = f'"{text}" is a table: whole rows are not values here'
+            return refusal("DP111", reason, span=span_of(column), repair="name its columns")
+        hint = nearest(column.name, self.all_columns())
+        repair = f"the columns are: {', '.join(dict.fromkeys(self.all_columns()))[:200]}"
+        return refusal("DP111", f'no column "{text}" is visible here.{hint}', span=span_of(column), repair=repair)
+
+
+def _positioned(bound: exp.Column, written: exp.Column) -> exp.Column:
+    """Give the bound column the place of the written one, for carets."""
+    bound.this.meta.update(written.this.meta)
+    return bound

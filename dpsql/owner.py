@@ -1,0 +1,98 @@
+"""What the owner does, and what a session does for them: snapshots made, accounts opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from dpsql.errors import refusal
+from dpsql.ledger import Balance, Ledger
+from dpsql.policy.load import load_policy
+from dpsql.policy.model import Policy
+from dpsql.vault import snapshot as snapshots
+from dpsql.vault.snapshot import Snapshot
+
+Progress = Callable[[str, float], None]
+
+
+def prepare(
+    policy: str | Path, database: str | Path | None = None, *, refresh: bool = False, progress: Progress | None = None
+) -> str:
+    """Make the snapshot of a policy; returns the report, which speaks of private data and is the owner's alone."""
+    loaded = load_policy(policy)
+    if database is None:
+        raise refusal("DP302", "name the database file to prepare from", repair="dpsql prepare POLICY DATABASE")
+    _, report = snapshots.prepare(loaded, Path(database), refresh=refresh, progress=progress)
+    return report.render()
+
+
+def snapshot_for(policy: Policy, database: str | Path | None, how: str) -> Snapshot:
+    """The snapshot to answer from: the one that exists, else (how = "auto") a new one. Raises DP304, DP305."""
+    found = snapshots.find(policy)
+    if found is not None:
+        if database is not None and Path(database).resolve() != Path(found.source):
+            reason = "the snapshot of this account was made from another database"
+            raise refusal("DP304", reason, repair="name that database, or make it anew with `dpsql prepare --refresh`")
+        return found
+    if how == "required" or database is None:
+        reason = f'no snapshot exists for the account "{policy.budget.account}"'
+        raise refusal(
+            "DP305", reason, repair="make it with `dpsql prepare POLICY DATABASE`, or connect with a database"
+        )
+    made, _ = snapshots.prepare(policy, Path(database))
+    return made
+
+
+def open_account(policy: Policy, snapshot: Snapshot, ledger: str | Path | None) -> Ledger:
+    """The policy's account over the snapshot's source. One budget for all analysts."""
+    budget = policy.budget
+    return Ledger.open(
+        Path(ledger) if ledger is not None else None,
+        budget.account,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        composition=budget.composition,
+        unit=policy.unit,
+        sources=[snapshot.source],
+        analyst=None,
+    )
+
+
+def balance_of(policy: str | Path, ledger: str | Path | None = None) -> Balance:
+    """What the policy's account has spent and has left."""
+    loaded = load_policy(policy)
+    account = open_account(loaded, snapshot_for(loaded, None, "required"), ledger)
+    try:
+        return account.balance()
+    finally:
+        account.close()
+
+
+def open_account_anew(
+    policy: str | Path, database: str | Path | None = None, ledger: str | Path | None = None
+) -> Balance:
+    """A fresh account under the policy's terms; what was spent stays on record, and is no longer counted."""
+    loaded = load_policy(policy)
+    snapshot = snapshot_for(loaded, database, "auto")
+    budget = loaded.budget
+    account = Ledger.open_new(
+        Path(ledger) if ledger is not None else None,
+        budget.account,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        composition=budget.composition,
+        unit=loaded.unit,
+        sources=[snapshot.source],
+        analyst=None,
+    )
+    try:
+        return account.balance()
+    finally:
+        account.close()
+
+
+def reopen_account(policy: str | Path, ledger: str | Path | None = None) -> Balance:
+    """Let a frozen account take charges again."""
+    loaded = load_policy(policy)
+    Ledger.reopen(Path(ledger) if ledger is not None else None, loaded.budget.account)
+    return balance_of(policy, ledger)

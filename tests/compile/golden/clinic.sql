@@ -1,0 +1,12 @@
+CREATE TABLE patients(uid BIGINT, name VARCHAR, age INTEGER, region VARCHAR, sex VARCHAR, cost DOUBLE, born DATE, smoker BOOLEAN);
+INSERT INTO patients SELECT i, 'n' || i, i % 100, 'R' || (1 + i % 4), CASE WHEN i % 2 = 0 THEN 'F' ELSE 'M' END, i % 90, DATE '1960-01-01' + i::INTEGER, i % 3 = 0 FROM range(1, 41) t(i);
+CREATE TABLE visits(visit_id BIGINT, uid BIGINT, clinic VARCHAR, fee DECIMAL(10,2), seen DATE, friend_id BIGINT);
+INSERT INTO visits SELECT i, 1 + i % 40, 'c' || (i % 3), i % 60, DATE '2024-01-01' + i::INTEGER, i % 7 FROM range(1, 101) t(i);
+CREATE TABLE treatments(visit_id BIGINT, drug VARCHAR, dose INTEGER);
+INSERT INTO treatments SELECT 1 + i % 100, 'D' || (i % 5), i % 1200 FROM range(1, 201) t(i);
+CREATE TABLE regions(region VARCHAR, label VARCHAR, country VARCHAR);
+INSERT INTO regions VALUES ('R1', 'North', 'X'), ('R2', 'South', 'X'), ('R3', 'East', 'Y'), ('R4', 'West', 'Y');
+CREATE TABLE drugs(drug VARCHAR, class VARCHAR, price DECIMAL(8,2));
+INSERT INTO drugs SELECT 'D' || i, CASE WHEN i < 3 THEN 'A' ELSE 'B' END, 10 * i FROM range(5) t(i);
+CREATE TABLE prices(drug VARCHAR, price DECIMAL(8,2));
+INSERT INTO prices VALUES ('D1', 1), ('D1', 2);
