@@ -52,7 +52,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
     tokens = statement.scan(text)
     numbered, slots = _number_placeholders(tokens)
     literals = {name: _literal(value, slots[name]) for name, value in _bind(slots, parameters).items()}
-    first = _put(check_shape(_parse_tokens(numbered, text)), literals, slots)
+    first = _put(check_shape(parse_tokens(numbered, text)), literals, slots)
     tree, canonical = first, generate(first)
     for _ in range(MAX_ROUNDS):
         again = check_shape(reparse(canonical))
@@ -70,7 +70,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
 
 def reparse(text: str) -> exp.Query:
     """The tree of a text that dpsql generated."""
-    return _parse_tokens(statement.tokenize(text), text)
+    return parse_tokens(statement.tokenize(text), text)
 
 
 def generate(tree: exp.Expr) -> str:
@@ -125,7 +125,7 @@ def is_unit(node: object) -> bool:
     return False
 
 
-def _parse_tokens(tokens: list[Token], text: str) -> exp.Query:
+def parse_tokens(tokens: list[Token], text: str) -> exp.Query:
     parser = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE, max_nodes=MAX_NODES)
     try:
         trees = parser.parse(tokens, text)

@@ -1,0 +1,139 @@
+"""The one place where a text for an engine is made.
+
+Role: write a tree as SQL and prove, without knowing what it is for, that the text says what the tree says and no
+more. sqlglot writes the content of some strings and quoted names as raw SQL (22 functions, listed beside the tests of
+this module); a text in which that happened parses to another tree, or its unit or name has no strict shape. Promise:
+fail closed, with DP901: a text that is not proved is never returned. Must not: repair anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from dpsql.compile import parse, public, statement
+from dpsql.errors import Error, refusal
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NO_CALLS = frozenset(
+    ["IN", "ANY", "ALL", "SOME", "EXISTS", "OVER", "FILTER", "AS", "FROM", "JOIN", "ON", "USING", "WHERE", "HAVING"]
+    + ["AND", "OR", "NOT", "WHEN", "THEN", "ELSE", "SELECT", "DISTINCT", "BY", "VALUES", "UNION", "EXCEPT", "INTERSECT"]
+    + ["INTERVAL", "EXCLUDE", "LIMIT", "OFFSET", "QUALIFY", "SETS", "MATERIALIZED", "BETWEEN", "LIKE", "ILIKE", "CASE"]
+    + [
+        "DECIMAL",
+        "ROLLUP",
+        "CUBE",
+        "DESC",
+        "ASC",
+        "IS",
+        "WITH",
+        "GROUP",
+        "ORDER",
+        "PARTITION",
+        "CAST",
+        "TRY_CAST",
+        "WITHIN",
+        "RECURSIVE",
+    ]
+)
+"""Words before a parenthesis that call nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSql:
+    """A text an engine may run, and what a second parser must find in it: no table and no function beyond these.
+
+    tables: `catalog.table`, or the bare name of a released table. functions: DuckDB's names, in lower case."""
+
+    text: str
+    tables: frozenset[str]
+    functions: frozenset[str]
+
+
+def seal(tree: exp.Expr, tables: frozenset[str], functions: frozenset[str] | None = None) -> SealedSql:
+    """The text of a SELECT over `tables`, proved equal to the tree.
+
+    tables: `catalog.table` or a bare name. functions: what may be called; None = what public SQL may call."""
+    if not isinstance(tree, exp.Query):
+        raise _broken(f"a {type(tree).__name__} is no query")
+    try:
+        return _seal(tree, tables, functions)
+    except Error as error:
+        if error.code == "DP901":
+            raise
+        raise _broken(error.reason) from None
+
+
+def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | None) -> SealedSql:
+    text = parse.generate(tree)
+    if "\x00" in text:
+        raise _broken("a text holds NUL")
+    tokens = statement.tokenize(text)
+    again = parse.parse_tokens(tokens, text)
+    if not parse.same(tree, again):
+        raise _broken("a text does not say what its tree says")
+    parse.check_shape(again)
+    _check_leaves(again)
+    _check_tables(again, tables)
+    called = _called(tokens, again)
+    allowed = public.FUNCTIONS.keys() if functions is None else functions
+    unknown = called - allowed
+    if unknown:
+        raise _broken(f"a text calls {min(unknown)}")
+    return SealedSql(text, tables, frozenset(called))
+
+
+def _check_leaves(tree: exp.Query) -> None:
+    for node in tree.walk():
+        if isinstance(node, exp.Command | exp.Placeholder | exp.Parameter | exp.Dot | exp.Anonymous) and not (
+            isinstance(node, exp.Anonymous) and isinstance(node.this, str)
+        ):
+            raise _broken(f"a text holds a {type(node).__name__}")
+        if isinstance(node, exp.Identifier):
+            if not (node.quoted or _WORD.fullmatch(node.this)):
+                raise _broken("a name is neither quoted nor a word")
+        elif isinstance(node, exp.Var | exp.Anonymous) and not _WORD.fullmatch(str(node.this)):
+            raise _broken("a word is not a word")
+
+
+def _check_tables(tree: exp.Query, tables: frozenset[str]) -> None:
+    for table in tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier):
+            continue  # a table function: its call is checked with the functions
+        name = f"{table.db}.{table.name}" if table.db else table.name
+        if table.catalog or (name not in tables and not (not table.db and _is_cte(table))):
+            raise _broken("a text reads a table that it was not sealed for")
+
+
+def _is_cte(table: exp.Table) -> bool:
+    """Whether a bare name is one of the WITH clauses around it (names in DuckDB do not tell cases apart)."""
+    node: exp.Expr | None = table
+    while node is not None:
+        with_ = node.args.get("with_")
+        if isinstance(with_, exp.With) and any(cte.alias.lower() == table.name.lower() for cte in with_.expressions):
+            return True
+        node = node.parent
+    return False
+
+
+def _called(tokens: list[Token], tree: exp.Query) -> set[str]:
+    """The words before a parenthesis, in lower case, but keywords, and names whose columns are being named: t(a, b)."""
+    called: Counter[str] = Counter()
+    for before, token in pairwise(tokens):
+        if token.token_type is TokenType.L_PAREN and _WORD.fullmatch(before.text):
+            quoted = before.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
+            if not quoted and before.text.upper() not in _NO_CALLS:
+                called[before.text.lower()] += 1
+    for alias in tree.find_all(exp.TableAlias):
+        if alias.columns and isinstance(alias.this, exp.Identifier) and not alias.this.quoted:
+            called[alias.name.lower()] -= 1
+    return {name for name, times in called.items() if times > 0}
+
+
+def _broken(reason: str) -> Error:
+    return refusal("DP901", f"dpsql made a statement that it cannot prove: {reason}; nothing was run")
