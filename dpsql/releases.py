@@ -17,8 +17,8 @@ from dpsql.vault.noise import Noisy
 
 
 def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str) -> str:
-    """What makes two releases the same: the canonical inner SQL (tables, predicates, keys, limits and bounds stand in it;
-    the analyst's aliases and formatting do not), the mechanism of every slot, its price, and the snapshot.
+    """What makes two releases the same: the canonical inner SQL (tables, predicates, keys, limits and bounds stand in
+    it; the analyst's aliases and formatting do not), the mechanism of every slot, its price, and the snapshot.
 
     Giving a stored answer again is free because it is the same random variable: nothing new is learnt of any unit.
     """

@@ -62,7 +62,7 @@ class _Lowerer:
         self.named = 0
 
     def place(self, node: exp.Expression, *, at_top: bool = False) -> exp.Expression:
-        """`node`, a public part of the statement, with every release below it cut out (in place) and refusals raised."""
+        """`node`, a public part of the statement, with every release below it cut out, in place."""
         private = self.resolved.blocks.get(id(node))
         if private is not None:
             if not isinstance(private, PrivateBlock):

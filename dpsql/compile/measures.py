@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from dpsql.compile import joins
 from dpsql.compile.blocks import PrivateBlock
-from dpsql.compile.ir import Facts, Measure, Scalar, Scope, Statistic
+from dpsql.compile.ir import Measure, Scalar, Scope, Statistic
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_scalar
 from dpsql.compile.trees import shown, wrapped
@@ -109,10 +109,10 @@ class Measures:
             repair = "cast it, or sum a numeric column"
             raise refusal("DP232", f"{value.facts.type} values cannot be summed", span=span_of(argument), repair=repair)
         if not value.facts.is_bounded:
-            raise self._unbounded(argument, value.facts)
+            raise self._unbounded(argument)
         return value
 
-    def _unbounded(self, argument: exp.Expression, facts: Facts) -> Exception:
+    def _unbounded(self, argument: exp.Expression) -> Exception:
         names = sorted({c.name for c in argument.find_all(exp.Column)})
         text = shown(argument)
         reason = f"{text} has no bounds, so one {self.policy.unit} could move the result without limit"

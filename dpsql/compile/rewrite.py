@@ -154,7 +154,7 @@ def _from(select: exp.Select, relation: Relation, predicates: list[exp.Expressio
             select = _from(select, left, predicates)
             condition = on.tree.copy()
             if is_private(left) and is_private(right):
-                # Ownership never rests on what the analyst wrote: a joined row belongs to one unit because of this line.
+                # Ownership never rests on what the analyst wrote: a joined row has one owner because of this line.
                 condition = exp.and_(wrapped(condition), exp.EQ(this=unit(left), expression=unit(right)))
             assert isinstance(right, Scan | Project)
             return select.join(
