@@ -6,7 +6,7 @@ objects and errors. `import dpsql` loads neither the engine nor the parser; `con
     import dpsql
 
     with dpsql.connect("policies/grocery.toml", "grocery.duckdb") as connection:
-        cursor = connection.execute("SELECT department, COUNT(DISTINCT household_id) FROM purchases GROUP BY 1")
+        cursor = connection.execute("SELECT COUNT(DISTINCT household_id) FROM transactions")
         print(cursor.fetchall(), cursor.half_widths, cursor.receipt)
 """
 

@@ -19,8 +19,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpsql import errors
-from dpsql.errors import refusal
+from dpsql.errors import Error, refusal
 from dpsql.front.diagnostics import guarded, spinner
+from dpsql.front.interrupts import interruptible
 from dpsql.front.types import type_code
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Cursor:
         """Execute one statement; returns the cursor itself. `?` takes a sequence, `$name` a mapping."""
         session, given = self._ready(), _checked(parameters)
         self._forget()
-        self._keep(guarded(partial(session.execute, operation, given)))
+        self._keep(_asked(session, operation, given))
         return self
 
     def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
@@ -175,7 +176,7 @@ class Cursor:
         self._forget()
         answers: list[Answer] = []
         for parameters in seq_of_parameters:
-            answers.append(guarded(partial(session.execute, operation, _checked(parameters))))
+            answers.append(_asked(session, operation, _checked(parameters)))
         if answers:
             self._keep(guarded(partial(_together, answers)))
         return self
@@ -302,6 +303,19 @@ def _checked(parameters: Parameters | None) -> Parameters | None:
             "DP003", "parameters come as a sequence (for ?) or a mapping (for $name)", repair="write (value,)"
         )
     return tuple(parameters)
+
+
+def _asked(session: Session, operation: str, parameters: Parameters | None) -> Answer:
+    """The session's answer. Ctrl-C stops the engine and is then raised as ever, whatever became of the statement."""
+    with interruptible(session.cancel) as interrupt:
+        try:
+            answer = guarded(partial(session.execute, operation, parameters))
+        except Error:
+            if not interrupt.pressed:
+                raise
+    if interrupt.pressed:
+        raise KeyboardInterrupt
+    return answer
 
 
 def _rows(table: pa.Table) -> Iterator[Row]:

@@ -26,9 +26,14 @@ class Interrupt:
 
 @contextmanager
 def interruptible(cancel: Callable[[], None]) -> Iterator[Interrupt]:
-    """While the block runs, Ctrl-C calls `cancel`. Outside the main thread no signal arrives: nothing to do."""
+    """While the block runs, Ctrl-C calls `cancel`.
+
+    Nothing changes outside the main thread, where no signal arrives, and where somebody else handles Ctrl-C or
+    wants it ignored: the wakeup descriptor may be theirs (an event loop's).
+    """
     interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not ours or threading.current_thread() is not threading.main_thread():
         yield interrupt
         return
 
@@ -52,11 +57,11 @@ def interruptible(cancel: Callable[[], None]) -> Iterator[Interrupt]:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     old_descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    old_handler = signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, note)
     try:
         yield interrupt
     finally:
-        signal.signal(signal.SIGINT, old_handler or signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.set_wakeup_fd(old_descriptor)
         writer.close()
         watcher.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,11 @@ import pexpect
 import pyte
 
 _PATIENCE = 15.0  # seconds until something that should be on the screen is missed
+
+
+def hear_ctrl_c() -> None:
+    """For a child process: Ctrl-C as on a terminal, also where the tests run in the background and ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class _Screen(pyte.Screen):
@@ -46,6 +52,7 @@ class Terminal:
             dimensions=(lines, columns),
             encoding="utf-8",
             timeout=_PATIENCE,
+            preexec_fn=hear_ctrl_c,
         )
         self._screen = _Screen(columns, lines, self._process)
         self._stream = pyte.Stream(self._screen)

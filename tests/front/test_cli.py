@@ -15,6 +15,7 @@ import dpsql as package
 from dpsql.front import cli
 from tests.front import fake_session
 from tests.front.conftest import LAUNCH, ROOT, Dpsql
+from tests.front.terminal import hear_ctrl_c
 
 QUERY = "SELECT department, households FROM sales"
 RUN = ("run", "--policy", "shop.toml")
@@ -246,6 +247,7 @@ def interrupted(tmp_path: Path, *arguments: str, presses: int = 1) -> tuple[int,
         text=True,
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
+        preexec_fn=hear_ctrl_c,
     )
     assert process.stdout is not None
     assert process.stderr is not None

@@ -17,6 +17,7 @@ import dpsql
 from dpsql import Connection
 from dpsql.answer import ColumnReceipt
 from tests.front import fake_session
+from tests.front.terminal import hear_ctrl_c
 
 DEPARTMENTS = "SELECT department, households FROM sales"
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,6 +166,36 @@ def test_another_thread_may_cancel(connection: Connection) -> None:
     with pytest.raises(dpsql.OperationalError, match=r"^DP501"):
         connection.execute("SELECT slowly")
     timer.join()
+
+
+INTERRUPTED = """\
+import os, signal, sys, threading, time
+import dpsql
+from tests.front import fake_session
+
+sys.modules["dpsql.session"] = fake_session
+connection = dpsql.connect("shop.toml")
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+started = time.monotonic()
+try:
+    connection.execute("SELECT slowly")
+except KeyboardInterrupt:
+    print(time.monotonic() - started < 5, connection.budget.spent_epsilon)
+print(connection.execute("SELECT public").rowcount, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+def test_ctrl_c_stops_the_engine_and_is_raised_as_ever() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+        preexec_fn=hear_ctrl_c,
+    )
+    assert (done.stdout, done.stderr) == ("True 1/4\n2 True\n", "")
 
 
 # ---------------------------------------------------------------------------------------------------- cursors
