@@ -69,7 +69,7 @@ def subtract(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     return _linear(exp.Sub, minus, a, b, span)
 
 
-def _linear(node: type[exp.Expression], rule: Rule, a: Scalar, b: Scalar, span: Span | None) -> Scalar:
+def _linear(node: type[exp.Expr], rule: Rule, a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     a, b = _pair(a, b, _SIGNS[node])
     kind = a.facts.type.kind
     if kind is Kind.INTEGER:
@@ -198,7 +198,7 @@ def in_its_type(a: Scalar, branches: Sequence[Scalar]) -> Scalar:
 
 
 def unary(
-    tree: exp.Expression,
+    tree: exp.Expr,
     a: Scalar,
     type_: SqlType,
     ends: Ends,
@@ -240,7 +240,7 @@ def _pair(a: Scalar, b: Scalar, sign: str) -> tuple[Scalar, Scalar]:
 
 
 def _integers(
-    node: type[exp.Expression], rule: Rule, a: Scalar, b: Scalar, span: Span | None, *, guarded: bool = False
+    node: type[exp.Expr], rule: Rule, a: Scalar, b: Scalar, span: Span | None, *, guarded: bool = False
 ) -> Scalar:
     """An operator on integers in BIGINT, HUGEINT or DOUBLE, as the held interval of the result allows."""
     ends = _both(rule, a, b)
@@ -253,7 +253,7 @@ def _integers(
 
 
 def _doubles(
-    node: type[exp.Expression],
+    node: type[exp.Expr],
     rule: Rule,
     a: Scalar,
     b: Scalar,
@@ -269,7 +269,7 @@ def _doubles(
 
 
 def _exactly(
-    node: type[exp.Expression], a: Scalar, b: Scalar, facts: Facts, span: Span | None, *, guarded: bool = False
+    node: type[exp.Expr], a: Scalar, b: Scalar, facts: Facts, span: Span | None, *, guarded: bool = False
 ) -> Scalar:
     """An operator on integers or DECIMALs, with its domain where both operands have finite ones."""
     sign = _SIGNS[node]
@@ -280,7 +280,7 @@ def _exactly(
     return settled(tree, sharper, [a, b], span)
 
 
-_SIGNS: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.IntDiv: "//", exp.Mod: "%"}
+_SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.IntDiv: "//", exp.Mod: "%"}
 
 
 def _result(sign: str, x: Fraction, y: Fraction) -> Fraction | None:
@@ -335,6 +335,6 @@ def _may_be_zero(b: Scalar) -> bool:
     return (interval.lo is None or interval.lo <= 0) and (interval.hi is None or interval.hi >= 0)  # type: ignore[operator]
 
 
-def _unless_zero(b: Scalar) -> exp.Expression:
+def _unless_zero(b: Scalar) -> exp.Expr:
     """NULL in place of a divisor 0."""
     return exp.Nullif(this=b.tree, expression=literal(0, b.facts.type)) if _may_be_zero(b) else b.tree

@@ -18,7 +18,7 @@ class TableSource:
     table: Table
     alias: str
     columns: tuple[tuple[str, str], ...]
-    node: exp.Expression
+    node: exp.Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class BlockSource:
     block: PrivateBlock
     alias: str
     columns: tuple[tuple[str, str], ...]
-    node: exp.Expression
+    node: exp.Expr
 
 
 @dataclass(frozen=True, slots=True)
 class OtherSource:
     """Anything else in the FROM of a private block; `lower` says what it thinks of it."""
 
-    node: exp.Expression
+    node: exp.Expr
     alias: str = ""
     columns: tuple[tuple[str, str], ...] = ()
 
@@ -49,8 +49,8 @@ class BoundJoin:
 
     kind: str
     source: Source
-    on: exp.Expression | None
-    node: exp.Expression
+    on: exp.Expr | None
+    node: exp.Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Item:
     """One column of the SELECT list."""
 
     name: str
-    tree: exp.Expression
+    tree: exp.Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class PrivateBlock:
     node: exp.Select
     first: Source
     joins: tuple[BoundJoin, ...]
-    where: exp.Expression | None
+    where: exp.Expr | None
     items: tuple[Item, ...]
-    groups: tuple[exp.Expression, ...]
-    having: exp.Expression | None
-    qualify: exp.Expression | None
+    groups: tuple[exp.Expr, ...]
+    having: exp.Expr | None
+    qualify: exp.Expr | None
     order: tuple[exp.Ordered, ...]
     ctes: tuple[exp.CTE, ...]
     is_release: bool
@@ -86,7 +86,7 @@ class PrivateBlock:
 class PrivateOther:
     """A query over private rows that is no single SELECT (UNION and its like)."""
 
-    node: exp.Expression
+    node: exp.Expr
 
 
 Private = PrivateBlock | PrivateOther
@@ -96,7 +96,7 @@ Private = PrivateBlock | PrivateOther
 class Resolved:
     """root: the statement. blocks: by id() of a node of `root`, the private queries that stand in public places."""
 
-    root: exp.Expression
+    root: exp.Expr
     blocks: Mapping[int, Private]
 
 
@@ -114,16 +114,16 @@ def origin(source: Source, name: str) -> tuple[TableSource, str] | None:
     return None
 
 
-def is_aggregate(node: exp.Expression) -> bool:
+def is_aggregate(node: exp.Expr) -> bool:
     """Whether this node itself is an aggregate call (FILTER and its like included)."""
     if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
-        return is_aggregate(cast(exp.Expression, node.this))
+        return is_aggregate(cast(exp.Expr, node.this))
     if isinstance(node, exp.Anonymous):
         return str(node.name).lower() in _AGGREGATE_NAMES
     return isinstance(node, exp.AggFunc | exp.CountIf)
 
 
-def aggregates(node: exp.Expression) -> Iterator[exp.Expression]:
+def aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
     """The outermost aggregates below `node`. A window's own function is none; its arguments may hold some."""
     if isinstance(node, exp.Query):
         return

@@ -77,7 +77,7 @@ def type_of(value: Value) -> SqlType:
     return TIMESTAMP if isinstance(value, datetime) else DATE
 
 
-def cast_to(node: exp.Expression, a: Scalar, span: Span | None) -> Scalar:
+def cast_to(node: exp.Expr, a: Scalar, span: Span | None) -> Scalar:
     """CAST(a AS type), TRY_CAST(a AS type)."""
     to = node.args["to"]
     if node.args.get("format") or node.args.get("action") or node.args.get("default") or to.args.get("nested"):
@@ -142,11 +142,11 @@ def _to_integer(a: Scalar, to: exp.DataType, bits: int, signed: bool, span: Span
     if total and a.facts.type == INTEGER and not huge:
         return settled(a.tree, facts, [a], span)
     target: SqlType | str = "HUGEINT" if huge else INTEGER
-    tree: exp.Expression = cast(a.tree, target) if total else _narrow_cast(a.tree, to, bits, target)
+    tree: exp.Expr = cast(a.tree, target) if total else _narrow_cast(a.tree, to, bits, target)
     return settled(tree, facts, [a], span)
 
 
-def _narrow_cast(tree: exp.Expression, to: exp.DataType, bits: int, target: SqlType | str) -> exp.Expression:
+def _narrow_cast(tree: exp.Expr, to: exp.DataType, bits: int, target: SqlType | str) -> exp.Expr:
     inner = exp.TryCast(this=tree, to=exp.DataType(this=to.this, nested=False), safe=True)
     return inner if bits >= 64 else cast(inner, target)
 

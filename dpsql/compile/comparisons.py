@@ -33,7 +33,7 @@ from dpsql.policy.facts import Kind
 MAX_LIST = 10_000
 """Members of one IN list."""
 
-_COMPARE: dict[type[exp.Expression], Callable[[Any, Any], bool]] = {
+_COMPARE: dict[type[exp.Expr], Callable[[Any, Any], bool]] = {
     exp.EQ: lambda a, b: a == b,
     exp.NEQ: lambda a, b: a != b,
     exp.LT: lambda a, b: a < b,
@@ -41,7 +41,7 @@ _COMPARE: dict[type[exp.Expression], Callable[[Any, Any], bool]] = {
     exp.GT: lambda a, b: a > b,
     exp.GTE: lambda a, b: a >= b,
 }
-_SYMBOLS: dict[type[exp.Expression], str] = {
+_SYMBOLS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -53,7 +53,7 @@ _SYMBOLS: dict[type[exp.Expression], str] = {
 }
 
 
-def compare(node: type[exp.Expression], a: Scalar, b: Scalar, span: Span | None) -> Scalar:
+def compare(node: type[exp.Expr], a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     """= <> < <= > >=, NULL where a side is."""
     a, b = _sides(a, b, _SYMBOLS[node])
     tree = node(this=wrapped(a.tree), expression=wrapped(b.tree))
@@ -61,7 +61,7 @@ def compare(node: type[exp.Expression], a: Scalar, b: Scalar, span: Span | None)
     return settled(tree, _truth(domain, a, b), [a, b], span)
 
 
-def distinct(node: type[exp.Expression], a: Scalar, b: Scalar, span: Span | None) -> Scalar:
+def distinct(node: type[exp.Expr], a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     """IS [NOT] DISTINCT FROM: never NULL."""
     a, b = _sides(a, b, _SYMBOLS[node])
     tree = node(this=wrapped(a.tree), expression=wrapped(b.tree))
@@ -112,7 +112,7 @@ def is_truth_test(a: Scalar, value: bool, span: Span | None) -> Scalar:
     return Scalar(tree, facts_of(BOOLEAN, nullable=False), span)
 
 
-def connect(node: type[exp.Expression], several: Sequence[Scalar], span: Span | None) -> Scalar:
+def connect(node: type[exp.Expr], several: Sequence[Scalar], span: Span | None) -> Scalar:
     """AND, OR in SQL's three values."""
     name = "AND" if node is exp.And else "OR"
     several = [condition(s, name) for s in several]
@@ -146,7 +146,7 @@ def condition(a: Scalar, what: str) -> Scalar:
     )
 
 
-def _operand(parent: type[exp.Expression], tree: exp.Expression) -> exp.Expression:
+def _operand(parent: type[exp.Expr], tree: exp.Expr) -> exp.Expr:
     """AND binds tighter than OR; chains of one connector stay flat."""
     flat = type(tree) is parent or type(tree) is exp.And
     return exp.Paren(this=tree) if isinstance(tree, exp.Connector) and not flat else tree

@@ -9,6 +9,7 @@ a calculation then meets no dangerous value even where the engine computes a bra
 from __future__ import annotations
 
 from collections.abc import Callable
+import math
 from datetime import date, datetime
 from fractions import Fraction
 from typing import NamedTuple
@@ -29,7 +30,8 @@ from dpsql.compile.moments import (
     shifted_days,
     truncated,
 )
-from dpsql.compile.ranges import Bound, Interval, facts_of, held, known, mapped, minus
+from dpsql.compile.ranges import Bound, Interval, facts_of, held, known, mapped, minus, monotone
+from dpsql.compile.ranges import truncated as truncated_to_zero
 from dpsql.compile.trees import wrapped
 from dpsql.errors import Span, nearest, refusal
 from dpsql.policy.facts import Kind
@@ -63,7 +65,7 @@ _LIMITS = {
     "minute": (0, 59),
     "second": (0, 59),
 }
-_YEARS = Interval(Fraction(-300_000), Fraction(6_000_000))
+_YEARS = Interval(Fraction(-6_000_000), Fraction(6_000_000))
 """Around the years of every date and timestamp that DuckDB has."""
 
 MAX_STEP_YEARS = 100_000
@@ -78,7 +80,7 @@ class Step(NamedTuple):
 
     months: int
     seconds: int
-    tree: exp.Expression
+    tree: exp.Expr
 
 
 def part_named(text: str, span: Span | None, among: tuple[str, ...] = tuple(PARTS)) -> str:
@@ -133,7 +135,7 @@ def truncate(unit: str, a: Scalar, span: Span | None) -> Scalar:
     first, second = (_image(i, lambda d: truncated(d, unit)) for i in (known(a.facts), held(a.facts)))
     domain, _ = mapped(lambda d: truncated(as_date(d), unit), [a.facts])
     name = unit.upper()
-    tree: exp.Expression
+    tree: exp.Expr
     if isinstance(a.tree, exp.Cast) and a.facts.type == DATE:  # sqlglot has a node of its own for these
         tree = exp.DateTrunc(unit=exp.Literal.string(name), this=a.tree)  # type: ignore[no-untyped-call]
     else:
@@ -142,16 +144,23 @@ def truncate(unit: str, a: Scalar, span: Span | None) -> Scalar:
 
 
 def difference(unit: str, start: Scalar, end: Scalar, span: Span | None) -> Scalar:
-    """date_diff(unit, start, end): the boundaries of that unit between the two."""
+    """date_diff(unit, start, end): the boundaries of that unit between the two; of weeks, every seven days."""
     _, (start, end) = unify([dated(start, "date_diff"), dated(end, "date_diff")], "date_diff")
     a, b = _calculable(start), _calculable(end)
-    ends = [
-        minus(_image(of(b.facts), lambda d: ordinal(d, unit)), _image(of(a.facts), lambda d: ordinal(d, unit)))
-        for of in (known, held)
-    ]
-    domain, _ = mapped(lambda x, y: int(ordinal(as_date(y), unit) - ordinal(as_date(x), unit)), [a.facts, b.facts])
+    counted, size = ("day", 7) if unit == "week" else (unit, 1)
+
+    def count(one: Interval, other: Interval) -> Interval:
+        whole = minus(*(_image(i, lambda d: ordinal(d, counted)) for i in (other, one)))
+        return truncated_to_zero(monotone(whole, lambda days: days / size))
+
+    def exactly(one: Value, other: Value) -> Value:
+        return math.trunc((ordinal(as_date(other), counted) - ordinal(as_date(one), counted)) / size)
+
+    domain, _ = mapped(exactly, [a.facts, b.facts])
     tree = exp.DateDiff(this=b.tree, expression=a.tree, unit=exp.Var(this=unit.upper()))
-    tree.set("date_part_boundary", True)
+    if unit != "week":
+        tree.set("date_part_boundary", True)  # as sqlglot reads it; without it, it would truncate both dates
+    ends = [count(of(a.facts), of(b.facts)) for of in (known, held)]
     facts = facts_of(INTEGER, ends[0], ends[1], domain=domain, nullable=a.facts.nullable or b.facts.nullable)
     return settled(tree, facts, [a, b], span)
 

@@ -21,7 +21,7 @@ from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import Interval, facts_of, finite, held, joined, known
 from dpsql.errors import Error, Span, nearest, refusal
 
-Lower = Callable[[exp.Expression, Scope], Scalar]
+Lower = Callable[[exp.Expr, Scope], Scalar]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Call:
     """One call: its node, its lowered arguments, where it stands."""
 
     name: str
-    node: exp.Expression
+    node: exp.Expr
     arguments: list[Scalar]
     span: Span | None
 
@@ -52,14 +52,14 @@ class Function:
     neutral: Mapping[str, object] = field(default_factory=dict)
 
 
-def apply(node: exp.Expression, scope: Scope, lower: Lower) -> Scalar:
+def apply(node: exp.Expr, scope: Scope, lower: Lower) -> Scalar:
     """The total form of a call, or a refusal."""
     function = _NODES.get(type(node))
     if isinstance(node, exp.Anonymous):
         function = _NAMED.get(str(node.this).lower())
     if function is None:
         raise unknown(_name(node), node)
-    arguments: list[exp.Expression] = []
+    arguments: list[exp.Expr] = []
     for key in function.keys:
         value = node.args.get(key)
         arguments += value if isinstance(value, list) else [] if value is None else [value]
@@ -72,7 +72,7 @@ def apply(node: exp.Expression, scope: Scope, lower: Lower) -> Scalar:
     return function.rule(Call(function.name, node, [lower(a, scope) for a in arguments], span_of(node)))
 
 
-def unknown(name: str, node: exp.Expression) -> Error:
+def unknown(name: str, node: exp.Expr) -> Error:
     """The refusal of what has no rule, by what it is."""
     span = span_of(node)
     if isinstance(node, exp.AggFunc):
@@ -84,7 +84,7 @@ def unknown(name: str, node: exp.Expression) -> Error:
     return refusal("DP230", f"{name} is not answered.{nearest(name, NAMES)}", span=span)
 
 
-def _name(node: exp.Expression) -> str:
+def _name(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()
     return node.sql_name().lower() if isinstance(node, exp.Func) else type(node).__name__.lower()
@@ -123,7 +123,7 @@ def _nullif(call: Call) -> Scalar:
     if type_ != a.facts.type and not is_null(a):
         # NULLIF(a, b) has the type of a: the comparison is written out.
         test = comparisons.compare(exp.EQ, a, b, call.span)
-        tree: exp.Expression = exp.Case(ifs=[exp.If(this=test.tree, true=exp.Null())], default=a.tree)
+        tree: exp.Expr = exp.Case(ifs=[exp.If(this=test.tree, true=exp.Null())], default=a.tree)
         facts = a.facts
     else:
         tree = exp.Nullif(this=typed[0].tree, expression=typed[1].tree)
@@ -243,7 +243,7 @@ def _float_test(call: Call) -> Scalar:
 
 
 _PAIR = ("this", "expression")
-_NODES: dict[type[exp.Expression], Function] = {
+_NODES: dict[type[exp.Expr], Function] = {
     exp.Abs: Function("abs", ("this",), _one(rounding.absolute)),
     exp.Round: Function("round", ("this", "decimals"), _round, 1, 2),
     exp.Floor: Function("floor", ("this",), _one(rounding.floor)),

@@ -44,6 +44,36 @@ _NO_CALLS = frozenset(
 """Words before a parenthesis that call nothing."""
 
 
+_OPERATORS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Add: ("+",),
+    exp.Sub: ("-",),
+    exp.Neg: ("-",),
+    exp.Mul: ("*",),
+    exp.Div: ("/",),
+    exp.IntDiv: ("//",),
+    exp.Mod: ("%",),
+    exp.DPipe: ("||",),
+    exp.BitwiseAnd: ("&",),
+    exp.BitwiseOr: ("|",),
+    exp.BitwiseNot: ("~",),
+    exp.BitwiseLeftShift: ("<<",),
+    exp.BitwiseRightShift: (">>",),
+    exp.Like: ("~~", "!~~"),
+    exp.ILike: ("~~*", "!~~*"),
+    exp.Escape: ("like_escape", "ilike_escape", "not_like_escape", "not_ilike_escape"),
+    exp.SimilarTo: ("regexp_full_match",),
+    exp.Glob: ("~~~",),
+    exp.Array: ("list_value",),
+    exp.Bracket: ("array_extract", "array_slice"),
+    exp.Tuple: ("row",),
+    exp.Extract: ("date_part",),
+    exp.Count: ("count_star", "count"),
+    exp.Interval: ("trunc", "to_years", "to_quarters", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes")
+    + ("to_seconds", "to_milliseconds", "to_microseconds", "to_decades", "to_centuries", "to_millennia"),
+}
+"""DuckDB's parser makes these functions of what sqlglot has nodes for."""
+
+
 @dataclass(frozen=True, slots=True)
 class SealedSql:
     """A text an engine may run, and what a second parser must find in it: no table and no function beyond these.
@@ -78,27 +108,24 @@ def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | N
     if not parse.same(tree, again):
         raise _broken("a text does not say what its tree says")
     parse.check_shape(again)
-    _check_leaves(again)
+    public.check_public(again)
+    _check_names(again)
     _check_tables(again, tables)
     called = _called(tokens, again)
-    allowed = public.FUNCTIONS.keys() if functions is None else functions
-    unknown = called - allowed
+    unknown = called - (public.FUNCTIONS.keys() if functions is None else functions)
     if unknown:
         raise _broken(f"a text calls {min(unknown)}")
+    for node in again.walk():
+        called.update(_OPERATORS.get(type(node), ()))
     return SealedSql(text, tables, frozenset(called))
 
 
-def _check_leaves(tree: exp.Query) -> None:
+def _check_names(tree: exp.Query) -> None:
+    """sqlglot writes a name that is not quoted, and a bare word, as it is: it must be one word."""
     for node in tree.walk():
-        if isinstance(node, exp.Command | exp.Placeholder | exp.Parameter | exp.Dot | exp.Anonymous) and not (
-            isinstance(node, exp.Anonymous) and isinstance(node.this, str)
-        ):
-            raise _broken(f"a text holds a {type(node).__name__}")
-        if isinstance(node, exp.Identifier):
-            if not (node.quoted or _WORD.fullmatch(node.this)):
-                raise _broken("a name is neither quoted nor a word")
-        elif isinstance(node, exp.Var | exp.Anonymous) and not _WORD.fullmatch(str(node.this)):
-            raise _broken("a word is not a word")
+        bare = isinstance(node, exp.Var | exp.Anonymous) or (isinstance(node, exp.Identifier) and not node.quoted)
+        if bare and not (isinstance(node.this, str) and _WORD.fullmatch(node.this)):
+            raise _broken("a name is neither quoted nor one word")
 
 
 def _check_tables(tree: exp.Query, tables: frozenset[str]) -> None:

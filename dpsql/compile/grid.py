@@ -15,8 +15,11 @@ from math import ceil, floor
 from sqlglot import exp
 
 from dpsql.compile.ir import Facts, Scalar
+from dpsql.compile.literals import decimal_of, literal, try_cast
 from dpsql.compile.trees import wrapped
 from dpsql.policy.facts import Kind, SqlType
+
+BIGINT, DOUBLE = SqlType(Kind.INTEGER), SqlType(Kind.DOUBLE)
 
 _MOST_POINTS = 1 << 40
 """Of a DOUBLE grid: beyond it neither step nor noise would be felt."""
@@ -70,7 +73,7 @@ def grid_of(facts: Facts) -> Grid:
     return _inward(lo, hi, step, Kind.DOUBLE)
 
 
-def to_grid(value: Scalar, grid: Grid) -> exp.Expression:
+def to_grid(value: Scalar, grid: Grid) -> exp.Expr:
     """SQL for k, clamped; total for every value, NaN and infinities included.
 
     For DOUBLE: with a = double(lo * step) and b = double(hi * step), a value strictly between a and b has
@@ -78,28 +81,27 @@ def to_grid(value: Scalar, grid: Grid) -> exp.Expression:
     So round gives lo..hi without a second clamp.
     """
     x = wrapped(value.tree)
-    if grid.storage is Kind.DECIMAL:
-        type_ = f"DECIMAL({_DECIMAL_DIGITS}, {grid.digits})"
-        lo, hi = (_decimal(k, grid.digits, type_) for k in (grid.lo, grid.hi))
-        return _clamped(x, lo, hi, x if _is_column(value) else _cast(x, type_, exp.TryCast))
-    if grid.storage is Kind.INTEGER:
-        lo, hi = (_integer(k) for k in (grid.lo, grid.hi))
-        return _clamped(x, lo, hi, x if _is_column(value) else _cast(x, "BIGINT", exp.TryCast))
+    if grid.storage is not Kind.DOUBLE:
+        type_ = BIGINT if grid.storage is Kind.INTEGER else SqlType(Kind.DECIMAL, _DECIMAL_DIGITS, grid.digits)
+        lo, hi = (
+            literal(decimal_of(k * grid.step, grid.digits) if grid.digits else k, type_) for k in (grid.lo, grid.hi)
+        )
+        return _clamped(x, lo, hi, x if isinstance(value.tree, exp.Column) else try_cast(x.copy(), type_))
     if value.facts.type.kind is not Kind.DOUBLE:
-        x = _cast(x, "DOUBLE", exp.TryCast)
-    low, high = (_double(float(k * grid.step)) for k in (grid.lo, grid.hi))
-    k = exp.Round(this=exp.Div(this=x.copy(), expression=_double(float(grid.step)), typed=False, safe=False))
+        x = try_cast(x.copy(), DOUBLE)
+    low, high, step = (literal(float(y), DOUBLE) for y in (grid.lo * grid.step, grid.hi * grid.step, grid.step))
+    k = exp.Round(this=exp.Div(this=x.copy(), expression=step))
     return exp.Case(
         ifs=[
             exp.If(this=exp.IsNan(this=x.copy()), true=exp.null()),
-            exp.If(this=exp.LTE(this=x.copy(), expression=low), true=_integer(grid.lo)),
-            exp.If(this=exp.GTE(this=x.copy(), expression=high), true=_integer(grid.hi)),
+            exp.If(this=exp.LTE(this=x.copy(), expression=low), true=literal(grid.lo, BIGINT)),
+            exp.If(this=exp.GTE(this=x.copy(), expression=high), true=literal(grid.hi, BIGINT)),
         ],
-        default=_cast(k, "BIGINT", exp.TryCast),
+        default=try_cast(k, BIGINT),
     )
 
 
-def _clamped(x: exp.Expression, lo: exp.Expression, hi: exp.Expression, inside: exp.Expression) -> exp.Expression:
+def _clamped(x: exp.Expr, lo: exp.Expr, hi: exp.Expr, inside: exp.Expr) -> exp.Expr:
     """CASE, not LEAST and GREATEST: those ignore NULL in DuckDB (`LEAST(NULL, 900)` is 900)."""
     return exp.Case(
         ifs=[
@@ -122,27 +124,3 @@ def _power_of_two(x: Fraction) -> Fraction:
     exponent = x.numerator.bit_length() - x.denominator.bit_length()
     power = Fraction(2) ** exponent
     return power if power <= x else power / 2
-
-
-def _is_column(value: Scalar) -> bool:
-    return isinstance(value.tree, exp.Column)
-
-
-def _cast(x: exp.Expression, type_: str, kind: type[exp.Cast] = exp.Cast) -> exp.Expression:
-    return kind(this=x.copy(), to=exp.DataType.build(type_, dialect="duckdb"))
-
-
-def _integer(k: int) -> exp.Expression:
-    number = exp.Literal.number(str(abs(k)))
-    return _cast(exp.Neg(this=number) if k < 0 else number, "BIGINT")
-
-
-def _decimal(k: int, digits: int, type_: str) -> exp.Expression:
-    sign, text = "-" if k < 0 else "", str(abs(k)).rjust(digits + 1, "0")
-    return _cast(
-        exp.Literal.string(f"{sign}{text[: len(text) - digits]}.{text[len(text) - digits :]}".rstrip(".")), type_
-    )
-
-
-def _double(x: float) -> exp.Expression:
-    return _cast(exp.Literal.string(repr(x)), "DOUBLE")

@@ -65,7 +65,7 @@ class Facts:
 class Scalar:
     """One expression per row, in total form, with what is known of its values. `span`: where the analyst wrote it."""
 
-    tree: exp.Expression
+    tree: exp.Expr
     facts: Facts
     span: Span | None = None
 
@@ -185,7 +185,7 @@ class Query:
     """
 
     releases: tuple[Release, ...]
-    outer: exp.Expression
+    outer: exp.Expr
     columns: tuple[str, ...] | None
 
 

@@ -77,7 +77,7 @@ def _undetermined(
 ) -> list[Source]:
     """The sources for which a row of `driving` may have several partners."""
     everywhere = [c for j in block.joins if j.kind == "INNER" for c in conjuncts(j.on)] + list(conjuncts(block.where))
-    own: Mapping[str, Iterable[exp.Expression]] = {
+    own: Mapping[str, Iterable[exp.Expr]] = {
         j.source.alias: list(conjuncts(j.on)) for j in block.joins if j.kind == "LEFT"
     }
     determined = {driving.alias}
@@ -98,7 +98,7 @@ def _undetermined(
 def _is_unique(
     source: TableSource,
     determined: set[str],
-    predicates: Iterable[exp.Expression],
+    predicates: Iterable[exp.Expr],
     block: PrivateBlock,
     policy: Policy,
     facts: PublicFacts,
@@ -128,7 +128,7 @@ def _is_unique(
     return any(unique <= covered for unique in facts.tables[source.table.name].unique if unique)
 
 
-def _same_kind(key: exp.Column, other: exp.Expression, scope: Scope) -> bool:
+def _same_kind(key: exp.Column, other: exp.Expr, scope: Scope) -> bool:
     left = scope.get((key.table, key.name))
     if left is None:
         return False

@@ -23,7 +23,7 @@ from dpsql.compile.ir import Key, PublicKeys, Scope, Value
 from dpsql.compile.ranges import finite
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.scalars import literal, lower_scalar
-from dpsql.compile.trees import column, conjuncts, rebuild, shown, wrapped
+from dpsql.compile.trees import column, conjuncts, derived, rebuild, shown, wrapped
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.policy.model import Policy, Table
@@ -33,7 +33,7 @@ from dpsql.policy.model import Policy, Table
 class GroupKey:
     """A key as `lower` found it: the bound tree without parentheses, and its scalar."""
 
-    tree: exp.Expression
+    tree: exp.Expr
     key: Key
 
 
@@ -50,8 +50,8 @@ class _Builder:
         inner = [c for j in block.joins if j.kind == "INNER" for c in conjuncts(j.on)]
         self.predicates = inner + list(conjuncts(block.where))
         self.inferred = False
-        self.relations: list[exp.Expression] = []
-        self.stands_for: dict[tuple[str, str], exp.Expression] = {}  # private key column -> column of its domain
+        self.relations: list[exp.Expr] = []
+        self.stands_for: dict[tuple[str, str], exp.Expr] = {}  # private key column -> column of its domain
         self.used: list[str] = []  # public aliases in the relation
 
     def build(self) -> PublicKeys:
@@ -84,14 +84,14 @@ class _Builder:
                 relation = _named(_scan(table), alias)
                 self.relations.append(self._with_null_row(table, alias) if alias in self.optional else relation)
 
-    def _with_null_row(self, table: Table, alias: str) -> exp.Expression:
+    def _with_null_row(self, table: Table, alias: str) -> exp.Expr:
         """A LEFT JOINed table also gives a row of NULLs."""
         columns = [c for c in table.columns if (alias, c) in self.scope]
         real = exp.select(*(exp.column(exp.to_identifier(c, quoted=True)) for c in columns)).from_(_scan(table))
         nulls = exp.select(*(exp.alias_(_null(self.scope[alias, c].type), c, quoted=True) for c in columns))
-        return exp.union(real, nulls, distinct=False).subquery(exp.to_identifier(alias, quoted=True))
+        return derived(exp.union(real, nulls, distinct=False), alias)
 
-    def _key_column(self, position: int, group: GroupKey) -> exp.Expression:
+    def _key_column(self, position: int, group: GroupKey) -> exp.Expr:
         """The expression that gives this key's values over the relations, adding its domain where it needs one."""
         used = {(c.table, c.name) for c in group.tree.find_all(exp.Column)}
         if used and all(alias in self.public for alias, _ in used):
@@ -104,7 +104,7 @@ class _Builder:
             self.stands_for[group.tree.table, group.tree.name] = value
         return value
 
-    def _domain(self, group: GroupKey) -> exp.Expression:
+    def _domain(self, group: GroupKey) -> exp.Expr:
         facts = group.key.scalar.facts
         values = finite(facts)
         declared = self._declared(group.tree)
@@ -123,7 +123,7 @@ class _Builder:
         )
         raise refusal("DP205", f"the groups of {text} are not public", span=group.key.scalar.span, repair=repair)
 
-    def _declared(self, tree: exp.Expression) -> str | tuple[Table, str] | None:
+    def _declared(self, tree: exp.Expr) -> str | tuple[Table, str] | None:
         """ "values", or the public (table, column) that a bare private column refers to."""
         if not isinstance(tree, exp.Column):
             return None
@@ -139,14 +139,14 @@ class _Builder:
                 return self.policy.tables[reference.table], reference.target[0]
         return None
 
-    def _over_keys(self, predicate: exp.Expression) -> exp.Expression | None:
+    def _over_keys(self, predicate: exp.Expr) -> exp.Expr | None:
         """The predicate over the key relation, or None where it speaks of anything else."""
         columns = {(c.table, c.name) for c in predicate.find_all(exp.Column)}
         known = all(a in self.used or (a, n) in self.stands_for for a, n in columns)
         if not columns or not known or any(isinstance(n, exp.Query) for n in predicate.walk()):
             return None
 
-        def stand_in(node: exp.Expression) -> exp.Expression:
+        def stand_in(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column) and (node.table, node.name) in self.stands_for:
                 return self.stands_for[node.table, node.name].copy()
             return rebuild(node, stand_in) if not isinstance(node, exp.Column) else node.copy()
@@ -158,7 +158,7 @@ def _scan(table: Table) -> exp.Table:
     return exp.Table(this=exp.to_identifier(table.name, quoted=True), db=exp.to_identifier(PUBLIC_CATALOG))
 
 
-def _named(relation: exp.Expression, alias: str, columns: Sequence[str] = ()) -> exp.Expression:
+def _named(relation: exp.Expr, alias: str, columns: Sequence[str] = ()) -> exp.Expr:
     relation.set(
         "alias",
         exp.TableAlias(
@@ -169,19 +169,19 @@ def _named(relation: exp.Expression, alias: str, columns: Sequence[str] = ()) ->
     return relation
 
 
-def _null(type_: SqlType) -> exp.Expression:
+def _null(type_: SqlType) -> exp.Expr:
     return exp.cast(exp.null(), exp.DataType.build(str(type_), dialect="duckdb"))
 
 
-def _values(values: Sequence[Value], type_: SqlType, *, nullable: bool) -> exp.Expression:
+def _values(values: Sequence[Value], type_: SqlType, *, nullable: bool) -> exp.Expr:
     """A relation of these values: a series for long runs of integers, else a VALUES list."""
-    rows: list[exp.Expression] = [literal(v, type_) for v in values]
+    rows: list[exp.Expr] = [literal(v, type_) for v in values]
     if nullable:
         rows.append(_null(type_))
     if not rows:  # contradictory predicates: no group can exist
         empty = exp.select(_null(type_)).where(exp.false())
         return empty.subquery()
-    if type_.kind is Kind.INTEGER and len(values) > 50 and int(values[-1]) - int(values[0]) == len(values) - 1:
+    if type_.kind is Kind.INTEGER and len(values) > 50 and _is_run(values):
         series = exp.select(
             exp.Unnest(
                 expressions=[exp.GenerateSeries(start=literal(values[0], type_), end=literal(values[-1], type_))]
@@ -189,3 +189,9 @@ def _values(values: Sequence[Value], type_: SqlType, *, nullable: bool) -> exp.E
         )
         return (exp.union(series, exp.select(_null(type_)), distinct=False) if nullable else series).subquery()
     return exp.Values(expressions=[exp.Tuple(expressions=[row]) for row in rows])
+
+
+def _is_run(values: Sequence[Value]) -> bool:
+    """Whether ascending integers follow one another without a gap."""
+    first, last = values[0], values[-1]
+    return isinstance(first, int) and isinstance(last, int) and last - first == len(values) - 1

@@ -76,7 +76,7 @@ def constant_of(value: Value, type_: SqlType, span: Span | None = None) -> Scala
     return Scalar(tree, facts_of(type_, bounds, bounds, domain=(value,), nullable=False), span)
 
 
-def settled(tree: exp.Expression, facts: Facts, arguments: Sequence[Scalar], span: Span | None = None) -> Scalar:
+def settled(tree: exp.Expr, facts: Facts, arguments: Sequence[Scalar], span: Span | None = None) -> Scalar:
     """The expression, or its value where it has literals only and one value.
 
     Folding matters beyond speed: `DATE '1998-12-01' - INTERVAL 90 DAY` stays a bound that a zone map can use."""

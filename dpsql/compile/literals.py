@@ -46,17 +46,17 @@ def data_type(target: SqlType | str) -> exp.DataType:
     return exp.DataType.build("INT128", dialect="duckdb")
 
 
-def cast(tree: exp.Expression, target: SqlType | str) -> exp.Cast:
+def cast(tree: exp.Expr, target: SqlType | str) -> exp.Cast:
     """CAST, only where it is proved that it cannot fail."""
     return exp.Cast(this=tree, to=data_type(target))
 
 
-def try_cast(tree: exp.Expression, target: SqlType | str) -> exp.TryCast:
+def try_cast(tree: exp.Expr, target: SqlType | str) -> exp.TryCast:
     """TRY_CAST: NULL where the value does not fit."""
     return exp.TryCast(this=tree, to=data_type(target), safe=True)
 
 
-def literal(value: Value, target: SqlType) -> exp.Expression:
+def literal(value: Value, target: SqlType) -> exp.Expr:
     """`value` as a tree of type `target`, which must be able to hold it exactly (a DOUBLE: nearly)."""
     kind = target.kind
     if kind is Kind.BOOLEAN:
@@ -78,12 +78,12 @@ def literal(value: Value, target: SqlType) -> exp.Expression:
     return cast(_number(f"{decimal_of(Fraction(value), target.scale):f}"), target)  # type: ignore[arg-type]
 
 
-def null(target: SqlType) -> exp.Expression:
+def null(target: SqlType) -> exp.Expr:
     """NULL of a type."""
     return cast(exp.Null(), target)
 
 
-def is_literal(tree: exp.Expression) -> bool:
+def is_literal(tree: exp.Expr) -> bool:
     """Whether a tree is what `literal` makes."""
     if isinstance(tree, exp.Boolean):
         return True
@@ -150,7 +150,7 @@ def next_after(value: Fraction | date | datetime, target: SqlType, sign: int) ->
     return value + sign * Fraction(1, 10**target.scale)
 
 
-def _number(text: str) -> exp.Expression:
+def _number(text: str) -> exp.Expr:
     """A number's tree: a minus is an operator, never part of the literal."""
     if text.startswith("-"):
         return exp.Neg(this=exp.Literal.number(text[1:]))

@@ -61,7 +61,7 @@ class _Lowerer:
         self.releases: list[Release] = []
         self.named = 0
 
-    def place(self, node: exp.Expression, *, at_top: bool = False) -> exp.Expression:
+    def place(self, node: exp.Expr, *, at_top: bool = False) -> exp.Expr:
         """`node`, a public part of the statement, with every release below it cut out, in place."""
         private = self.resolved.blocks.get(id(node))
         if private is not None:
@@ -125,7 +125,7 @@ class _Lowerer:
         self.releases.append(release)
         return outer
 
-    def _outer(self, block: PrivateBlock, post: _PostProcessing, ctes: Sequence[exp.Expression]) -> exp.Select:
+    def _outer(self, block: PrivateBlock, post: _PostProcessing, ctes: Sequence[exp.Expr]) -> exp.Select:
         node = block.node
         outer = exp.select(*(exp.alias_(post(i.tree), i.name, quoted=True) for i in block.items))
         outer = outer.from_(exp.to_table(post.released))
@@ -160,7 +160,7 @@ class _Lowerer:
             found.append(GroupKey(meaning, Key(f"k{len(found) + 1}", lower_scalar(tree, scope))))
         return found
 
-    def _check_units(self, block: PrivateBlock, tree: exp.Expression, *, grouping: bool = False) -> None:
+    def _check_units(self, block: PrivateBlock, tree: exp.Expr, *, grouping: bool = False) -> None:
         """Refuse the unit as a key, and any use of a unit column that the policy does not list."""
         for used in tree.find_all(exp.Column):
             source = next((s for s in block.sources if s.alias == used.table), None)
@@ -208,7 +208,7 @@ class _Lowerer:
         drives.update(more)
         optional = join.kind == "LEFT"
         joined = {**scope, **(_nullable(columns) if optional else columns)}
-        on: exp.Expression = join.on if join.on is not None else exp.true()
+        on: exp.Expr = join.on if join.on is not None else exp.true()
         self._check_row_expression(block, on, "ON")
         predicate = lower_scalar(on, {**scope, **columns})
         return Join(JoinKind.LEFT if optional else JoinKind.INNER, left, right, predicate), joined
@@ -264,7 +264,7 @@ class _Lowerer:
 
     # -- checks -------------------------------------------------------------------------------------------------
 
-    def _check_row_expression(self, block: PrivateBlock, tree: exp.Expression, clause: str) -> None:
+    def _check_row_expression(self, block: PrivateBlock, tree: exp.Expr, clause: str) -> None:
         """An expression of single rows: no aggregate, window or subquery, no unlisted unit column."""
         for node in tree.walk():
             if isinstance(node, exp.Query | exp.Exists):
@@ -283,7 +283,7 @@ class _Lowerer:
             if not value or clause in allowed:
                 continue
             shown = _CLAUSE_NAMES.get(clause, clause.rstrip("_").upper())
-            where = span_of(value) if isinstance(value, exp.Expression) else span_of(block.node)
+            where = span_of(value) if isinstance(value, exp.Expr) else span_of(block.node)
             repair = "put it on the aggregated result instead" if clause in _RELEASE_CLAUSES else "leave it out"
             raise refusal("DP221", f"{shown} over private rows is not answered", span=where, repair=repair)
         distinct = block.node.args.get("distinct")
@@ -300,7 +300,7 @@ class _PostProcessing:
         self.lowerer, self.block, self.released = lowerer, block, released
         self.keys, self.measures = keys, measures
 
-    def __call__(self, node: exp.Expression) -> exp.Expression:
+    def __call__(self, node: exp.Expr) -> exp.Expr:
         meaning = without_parens(node)
         for key in self.keys:
             if key.tree == meaning:
@@ -322,7 +322,7 @@ class _PostProcessing:
             )
         return rebuild(node, self)
 
-    def _function(self, node: exp.Expression) -> exp.Expression:
+    def _function(self, node: exp.Expr) -> exp.Expr:
         """A window's own function: not an aggregate over rows, but its arguments may be."""
         inner = node
         if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):

@@ -24,7 +24,7 @@ class Measures:
         self.block, self.policy, self.scope = block, policy, scope
         self.found: list[Measure] = []
 
-    def add(self, node: exp.Expression) -> Measure:
+    def add(self, node: exp.Expr) -> Measure:
         """The measure of an aggregate call. Raises DP203, DP204."""
         text = node.sql(dialect="duckdb", comments=False)
         call, condition = node, None
@@ -42,7 +42,7 @@ class Measures:
         return measure
 
     def _statistic(
-        self, call: exp.Expression, condition: exp.Expression | None, span: Span | None
+        self, call: exp.Expr, condition: exp.Expr | None, span: Span | None
     ) -> tuple[Statistic, Scalar | None]:
         match call:
             case exp.CountIf():
@@ -69,7 +69,7 @@ class Measures:
                 repair = f"the aggregates answered are {_ANSWERED}"
                 raise refusal("DP203", f"{name} over private rows is not answered", span=span, repair=repair)
 
-    def _unit_present(self, distinct: exp.Distinct, span: Span | None) -> exp.Expression | None:
+    def _unit_present(self, distinct: exp.Distinct, span: Span | None) -> exp.Expr | None:
         """COUNT(DISTINCT x) is answered where x is, unchanged, the unit of the row. Returns what must hold for a row to
         have one: in a LEFT JOINed table it may be missing."""
         columns = distinct.expressions
@@ -82,13 +82,13 @@ class Measures:
         reason = f"COUNT(DISTINCT ...) is answered for the {self.policy.unit} only"
         raise refusal("DP203", reason, span=span, repair="count rows with COUNT(*), or count the units")
 
-    def _predicate(self, condition: exp.Expression | None) -> Scalar | None:
+    def _predicate(self, condition: exp.Expr | None) -> Scalar | None:
         if condition is None:
             return None
         self._check_row(condition)
         return lower_scalar(condition, self.scope)
 
-    def _value(self, argument: exp.Expression, condition: exp.Expression | None) -> Scalar:
+    def _value(self, argument: exp.Expr, condition: exp.Expr | None) -> Scalar:
         """The argument, NULL where a FILTER is not true."""
         self._check_row(argument)
         if condition is not None:
@@ -96,7 +96,7 @@ class Measures:
             argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
         return lower_scalar(argument, self.scope)
 
-    def _bounded(self, call: exp.Expression, condition: exp.Expression | None, span: Span | None) -> Scalar:
+    def _bounded(self, call: exp.Expr, condition: exp.Expr | None, span: Span | None) -> Scalar:
         argument = call.this
         if isinstance(argument, exp.Distinct):
             raise refusal(
@@ -112,7 +112,7 @@ class Measures:
             raise self._unbounded(argument)
         return value
 
-    def _unbounded(self, argument: exp.Expression) -> Exception:
+    def _unbounded(self, argument: exp.Expr) -> Exception:
         names = sorted({c.name for c in argument.find_all(exp.Column)})
         text = shown(argument)
         reason = f"{text} has no bounds, so one {self.policy.unit} could move the result without limit"
@@ -121,7 +121,7 @@ class Measures:
         )
         return refusal("DP204", reason, span=span_of(argument), repair=repair)
 
-    def _check_row(self, tree: exp.Expression) -> None:
+    def _check_row(self, tree: exp.Expr) -> None:
         from dpsql.compile.blocks import is_aggregate
 
         for node in tree.walk():
@@ -132,7 +132,7 @@ class Measures:
                 raise refusal("DP206", f"{node.name} is not listed in the policy", span=span_of(node), repair=repair)
 
 
-def _function(call: exp.Expression) -> type[exp.Func]:
+def _function(call: exp.Expr) -> type[exp.Func]:
     while not isinstance(call, exp.Func):
         call = call.this
     return type(call)

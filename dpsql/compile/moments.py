@@ -67,9 +67,7 @@ def ordinal(value: date, unit: str) -> Fraction:
     months = moment.year * 12 + moment.month - 1
     if unit in MONTHS:
         return Fraction(months // MONTHS[unit])
-    days = moment.toordinal() - 1  # the first day of the year 1 is a Monday
-    if unit == "week":
-        return Fraction(days // 7)
+    days = moment.toordinal()
     seconds = days * 86_400 + moment.hour * 3_600 + moment.minute * 60 + moment.second
     return Fraction(seconds // SECONDS[unit])
 

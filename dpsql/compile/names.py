@@ -32,7 +32,7 @@ class Names:
 
     sources: dict[str, Source] = field(default_factory=dict)
     merged: dict[str, exp.Column] = field(default_factory=dict)
-    aliases: dict[str, exp.Expression] = field(default_factory=dict)
+    aliases: dict[str, exp.Expr] = field(default_factory=dict)
 
     def find(self, column: exp.Column) -> exp.Column | None:
         """The bound column, or None. Raises DP112 where two sources have it."""
@@ -52,7 +52,7 @@ class Names:
             raise refusal("DP112", reason, span=span_of(column), repair=repair)
         return _positioned(found[0], column) if found else None
 
-    def bind(self, column: exp.Column, prefer: Prefer) -> exp.Expression:
+    def bind(self, column: exp.Column, prefer: Prefer) -> exp.Expr:
         """What a written name means in a clause. Raises DP111 where it means nothing."""
         alias = self.aliases.get(column.name.lower()) if not column.table and prefer is not Prefer.ONLY_COLUMN else None
         if alias is not None and prefer is Prefer.ALIAS:

@@ -22,9 +22,9 @@ from dpsql.compile.ranges import HeldFacts, Interval, bound_of, finite, held, hu
 from dpsql.errors import NotSupportedError, ProgrammingError, refusal
 from dpsql.policy.facts import Kind
 
-Lower = Callable[[exp.Expression, Scope], Scalar]
+Lower = Callable[[exp.Expr, Scope], Scalar]
 
-_FLIPPED: dict[type[exp.Expression], type[exp.Expression]] = {
+_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
     exp.NEQ: exp.NEQ,
     exp.LT: exp.GT,
@@ -32,7 +32,7 @@ _FLIPPED: dict[type[exp.Expression], type[exp.Expression]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
-_NEGATED: dict[type[exp.Expression], type[exp.Expression]] = {
+_NEGATED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.NEQ,
     exp.NEQ: exp.EQ,
     exp.LT: exp.GTE,
@@ -64,7 +64,7 @@ _STRICT = {
 """Nodes that are NULL where one of their operands is."""
 
 
-def assume(scope: Scope, predicate: exp.Expression, want: bool, maybe: bool, lower: Lower) -> Scope:
+def assume(scope: Scope, predicate: exp.Expr, want: bool, maybe: bool, lower: Lower) -> Scope:
     """The scope of the rows for which the predicate has the truth value `want` (or is NULL, if `maybe`)."""
     while isinstance(predicate, exp.Paren):
         predicate = predicate.this
@@ -82,7 +82,7 @@ def assume(scope: Scope, predicate: exp.Expression, want: bool, maybe: bool, low
         return scope  # what cannot be lowered says nothing here, and is refused where it stands
 
 
-def _atom(scope: Scope, node: exp.Expression, want: bool, maybe: bool, lower: Lower) -> Scope:
+def _atom(scope: Scope, node: exp.Expr, want: bool, maybe: bool, lower: Lower) -> Scope:
     if not maybe:
         scope = _not_null(scope, node)
     if isinstance(node, exp.Column):
@@ -102,9 +102,7 @@ def _atom(scope: Scope, node: exp.Expression, want: bool, maybe: bool, lower: Lo
     return scope
 
 
-def _compared(
-    scope: Scope, kind: type, left: exp.Expression, right: exp.Expression, maybe: bool, lower: Lower
-) -> Scope:
+def _compared(scope: Scope, kind: type, left: exp.Expr, right: exp.Expr, maybe: bool, lower: Lower) -> Scope:
     """`left kind right` where left is a column: its ends move to those of the other side."""
     column = _bare(left)
     if column is None:
@@ -207,7 +205,7 @@ def _is(scope: Scope, node: exp.Is, want: bool) -> Scope:
     return scope
 
 
-def _not_null(scope: Scope, node: exp.Expression) -> Scope:
+def _not_null(scope: Scope, node: exp.Expr) -> Scope:
     """Columns that a NULL would have made the predicate NULL by."""
     if isinstance(node, exp.Column):
         facts = scope.get((node.table, node.name))
@@ -261,9 +259,9 @@ def _either(scope: Scope, several: list[Scope]) -> Scope:
     return result
 
 
-def _parts(node: exp.Expression) -> list[exp.Expression]:
+def _parts(node: exp.Expr) -> list[exp.Expr]:
     """The operands of a chain of one connector."""
-    parts: list[exp.Expression] = []
+    parts: list[exp.Expr] = []
     todo = [node]
     while todo:
         top = todo.pop()
@@ -276,7 +274,7 @@ def _parts(node: exp.Expression) -> list[exp.Expression]:
     return parts
 
 
-def _bare(node: exp.Expression) -> exp.Column | None:
+def _bare(node: exp.Expr) -> exp.Column | None:
     """The column that an expression is, seen through parentheses."""
     while isinstance(node, exp.Paren):
         node = node.this

@@ -69,11 +69,11 @@ class _Resolver:
 
     # -- queries ------------------------------------------------------------------------------------------------
 
-    def query(self, node: exp.Expression, env: _Environment) -> Private | None:
+    def query(self, node: exp.Expr, env: _Environment) -> Private | None:
         """Resolve a query expression; None means public (releases inside included)."""
         env, ctes = self._with(node, env)
         if is_plain_subquery(node):
-            return self.query(cast(exp.Expression, node.this), env)
+            return self.query(cast(exp.Expr, node.this), env)
         if isinstance(node, exp.Select):
             return self._select(node, env, ctes)
         private = False
@@ -90,7 +90,7 @@ class _Resolver:
                 self._public_part(child, env)
         return PrivateOther(node) if private else None
 
-    def _with(self, node: exp.Expression, env: _Environment) -> tuple[_Environment, tuple[exp.CTE, ...]]:
+    def _with(self, node: exp.Expr, env: _Environment) -> tuple[_Environment, tuple[exp.CTE, ...]]:
         """The environment inside `node`; private CTEs leave its WITH, public ones stay."""
         clause = node.args.get("with_")
         if clause is None:
@@ -100,7 +100,7 @@ class _Resolver:
         if clause.args.get("recursive"):  # names that `lower` refuses must resolve first
             inner |= {cte.alias.lower(): _Cte(None, ()) for cte in clause.expressions}
         for cte in clause.expressions:
-            body = cast(exp.Expression, cte.this)
+            body = cast(exp.Expr, cte.this)
             bound = self.query(body, inner)
             columns = tuple(c.name for c in cte.args["alias"].args.get("columns") or ())
             if isinstance(bound, PrivateBlock) and bound.is_release:
@@ -123,7 +123,7 @@ class _Resolver:
             return None
         return self._private_select(node, env, ctes)
 
-    def _public_part(self, node: exp.Expression, env: _Environment) -> None:
+    def _public_part(self, node: exp.Expr, env: _Environment) -> None:
         """Bind the tables of a public block below `node`, and every query nested in it."""
         if isinstance(node, exp.Query):
             bound = self.query(node, env)
@@ -147,7 +147,7 @@ class _Resolver:
         node.set("db", exp.to_identifier(PUBLIC_CATALOG))
         node.set("catalog", None)
 
-    def _holds_rows(self, node: exp.Expression, env: _Environment) -> bool:
+    def _holds_rows(self, node: exp.Expr, env: _Environment) -> bool:
         """Whether a FROM item or query holds rows of units (a release's output does not count)."""
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             if not node.db and node.name.lower() in env:
@@ -161,7 +161,7 @@ class _Resolver:
             if isinstance(node, exp.Select):
                 return not is_release(node) and any(self._holds_rows(item, inner) for item in from_items(node))
             parts = [node.this, node.args.get("expression")]
-            return any(self._holds_rows(part, inner) for part in parts if isinstance(part, exp.Expression))
+            return any(self._holds_rows(part, inner) for part in parts if isinstance(part, exp.Expr))
         return False
 
     def _table(self, node: exp.Table) -> Table:
@@ -208,7 +208,7 @@ class _Resolver:
             is_release=is_release(node),
         )
 
-    def _source(self, node: exp.Expression, env: _Environment, names: Names) -> Source:
+    def _source(self, node: exp.Expr, env: _Environment, names: Names) -> Source:
         """Bind one FROM item and make it visible. Nested joins in parentheses are left to `lower` to refuse."""
         alias = node.alias_or_name
         renamed = [c.name for c in (node.args["alias"].args.get("columns") or ())] if node.args.get("alias") else []
@@ -226,7 +226,7 @@ class _Resolver:
                 called = _renamed(item_names, list(cte.columns) or renamed)
                 source = BlockSource(cte.body, self._unique(alias), called, node)
         elif is_plain_subquery(node):
-            bound = self.query(cast(exp.Expression, node.this), env)
+            bound = self.query(cast(exp.Expr, node.this), env)
             if isinstance(bound, PrivateBlock) and not bound.is_release:
                 source = BlockSource(
                     bound, self._unique(alias or "derived"), _renamed([i.name for i in bound.items], renamed), node
@@ -274,7 +274,7 @@ class _Resolver:
                 names.aliases.setdefault(written.alias.lower(), tree)
         return items
 
-    def _star(self, written: exp.Expression, names: Names) -> list[Item]:
+    def _star(self, written: exp.Expr, names: Names) -> list[Item]:
         """The columns a star stands for; a star with EXCLUDE, REPLACE or RENAME stays, for `lower` to refuse."""
         star = written if isinstance(written, exp.Star) else written.this
         opaque = any(isinstance(s, OtherSource) for s in names.sources.values())
@@ -298,15 +298,13 @@ class _Resolver:
                     items.append(Item(called, found))
         return items
 
-    def _groups(
-        self, node: exp.Select, env: _Environment, names: Names, items: list[Item]
-    ) -> tuple[exp.Expression, ...]:
+    def _groups(self, node: exp.Select, env: _Environment, names: Names, items: list[Item]) -> tuple[exp.Expr, ...]:
         group = node.args.get("group")
         if group is None:
             return ()
         if group.args.get("all"):
             return tuple(i.tree.copy() for i in items if not any(True for _ in aggregates(i.tree)))
-        bound: list[exp.Expression] = []
+        bound: list[exp.Expr] = []
         for written in group.expressions:
             parts = written.expressions if isinstance(written, exp.Tuple) else [written.unnest()]
             for part in parts:
@@ -321,10 +319,7 @@ class _Resolver:
                 else:
                     bound.append(self._expression(part, env, names, Prefer.ONLY_COLUMN))
         extra = [
-            v
-            for k in ("grouping_sets", "cube", "rollup")
-            for v in group.args.get(k) or ()
-            if isinstance(v, exp.Expression)
+            v for k in ("grouping_sets", "cube", "rollup") for v in group.args.get(k) or () if isinstance(v, exp.Expr)
         ]
         return tuple(bound + extra)
 
@@ -352,14 +347,14 @@ class _Resolver:
             bound.append(ordered)
         return tuple(bound)
 
-    def _at(self, position: int, node: exp.Expression, items: list[Item]) -> exp.Expression:
+    def _at(self, position: int, node: exp.Expr, items: list[Item]) -> exp.Expr:
         if not 1 <= position <= len(items):
             raise refusal(
                 "DP111", f"position {position} is not in the SELECT list of {len(items)} columns", span=span_of(node)
             )
         return items[position - 1].tree
 
-    def _expression(self, node: exp.Expression, env: _Environment, names: Names, rule: Prefer) -> exp.Expression:
+    def _expression(self, node: exp.Expr, env: _Environment, names: Names, rule: Prefer) -> exp.Expr:
         """A bound copy of an expression. Queries nested in it are resolved on their own."""
         if isinstance(node, exp.Query):
             copy = node.copy()
@@ -388,11 +383,11 @@ def _renamed(names: list[str], called: list[str]) -> tuple[tuple[str, str], ...]
     return tuple((called[i] if i < len(called) else name, name) for i, name in enumerate(names))
 
 
-def _position(node: exp.Expression) -> int | None:
+def _position(node: exp.Expr) -> int | None:
     return int(node.name) if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() else None
 
 
-def _default_name(node: exp.Expression) -> str:
+def _default_name(node: exp.Expr) -> str:
     """The name of a column without an alias: as DuckDB calls it for the common cases, else its text."""
     if isinstance(node, exp.Column):
         return node.name
@@ -401,7 +396,7 @@ def _default_name(node: exp.Expression) -> str:
     return node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
 
 
-def _unwrapped(node: exp.Expression) -> exp.Expression:
+def _unwrapped(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Subquery):
         node = node.this
     return node

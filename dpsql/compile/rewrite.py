@@ -17,7 +17,7 @@ from dpsql.compile.grid import to_grid
 from dpsql.compile.ir import Filter, Join, JoinKind, Project, Relation, Scan
 from dpsql.compile.plan import HALF_WIDTH, PrivatePlan, ReleasePlan, Slot, SlotKind, scans
 from dpsql.compile.resolve import PUBLIC_CATALOG
-from dpsql.compile.trees import column, wrapped
+from dpsql.compile.trees import column, derived, wrapped
 from dpsql.policy.facts import Kind
 
 PRIVATE_CATALOG = "priv"
@@ -42,7 +42,7 @@ def rewrite(plan: PrivatePlan) -> Rewritten:
     return Rewritten(inner, seal(_with_half_widths(plan.query.outer), frozenset(public | released)))
 
 
-def _with_half_widths(outer: exp.Expression) -> exp.Expression:
+def _with_half_widths(outer: exp.Expr) -> exp.Expr:
     """Where the statement is one release, let each aggregate that it shows bring its half-width along: `a1~` of the
     released table becomes the result's column `~<position>`."""
     if not isinstance(outer, exp.Select) or outer.args.get("distinct") or outer.args.get("joins"):
@@ -70,14 +70,14 @@ def release_sql(plan: ReleasePlan) -> exp.Select:
     release = plan.release
     names = [k.name for k in release.keys]
     per_row = [exp.alias_(k.scalar.tree.copy(), k.name, quoted=True) for k in release.keys]
-    totals: list[exp.Expression] = []
+    totals: list[exp.Expr] = []
     for i, slot in enumerate(plan.slots, 1):
         items, found = _slot(i, slot, release.input)
         per_row += items
         totals += found
     if not per_row:  # COUNT(*) alone needs no column
         per_row = [exp.alias_(exp.true(), "row", quoted=True)]
-    rows = _select(release.input, per_row).subquery(exp.to_identifier("rows", quoted=True))
+    rows = derived(_select(release.input, per_row), "rows")
     if release.public_keys is None:
         return exp.select(*totals).from_(rows)
     exact = (
@@ -95,8 +95,8 @@ def release_sql(plan: ReleasePlan) -> exp.Select:
                 for t in totals
             ),
         )
-        .from_(release.public_keys.tree.copy().subquery(exp.to_identifier("keys", quoted=True)))
-        .join(exact.subquery(exp.to_identifier("exact", quoted=True)), on=exp.and_(*same), join_type="LEFT")
+        .from_(derived(release.public_keys.tree.copy(), "keys"))
+        .join(derived(exact, "exact"), on=exp.and_(*same), join_type="LEFT")
         .order_by(*(exp.Ordered(this=column("keys", n), desc=False, nulls_first=False) for n in names))
     )
 
@@ -106,24 +106,24 @@ def count_keys_sql(tree: exp.Select, limit: int | None) -> SealedSql:
     keys = tree.copy().limit(limit + 1) if limit is not None else tree.copy()
     count = exp.alias_(exp.Count(this=exp.Star(), big_int=True), "n", quoted=True)
     tables = frozenset(f"{t.db}.{t.name}" for t in tree.find_all(exp.Table))
-    return seal(exp.select(count).from_(keys.subquery(exp.to_identifier("keys", quoted=True))), tables)
+    return seal(exp.select(count).from_(derived(keys, "keys")), tables)
 
 
-def _slot(i: int, slot: Slot, relation: Relation) -> tuple[list[exp.Expression], list[exp.Expression]]:
+def _slot(i: int, slot: Slot, relation: Relation) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """The columns that a slot needs per row, and its totals per group."""
-    items: list[exp.Expression] = []
+    items: list[exp.Expr] = []
     name = f"v{i}"
     if slot.kind in (SlotKind.SUM, SlotKind.MEAN):
         assert slot.argument is not None and slot.grid is not None
         items.append(exp.alias_(to_grid(slot.argument, slot.grid), name, quoted=True))
-        total: exp.Expression = exp.Sum(this=column("rows", name))
+        total: exp.Expr = exp.Sum(this=column("rows", name))
         if slot.grid.storage is not Kind.DECIMAL:  # a sum of BIGINT is a HUGEINT below 2^126: exact as DECIMAL(38, 0)
             total = exp.cast(total, exp.DataType.build("DECIMAL(38, 0)", dialect="duckdb"))
         found = [exp.alias_(exp.Coalesce(this=total, expressions=[exp.Literal.number(0)]), f"s{i}", quoted=True)]
         if slot.kind is SlotKind.MEAN:
             found.append(exp.alias_(exp.Count(this=column("rows", name), big_int=True), f"n{i}", quoted=True))
         return items, found
-    count: exp.Expression = exp.Count(this=exp.Star(), big_int=True)
+    count: exp.Expr = exp.Count(this=exp.Star(), big_int=True)
     if slot.kind is SlotKind.UNITS:
         items.append(exp.alias_(unit(relation), f"u{i}", quoted=True))
         count = exp.Count(this=exp.Distinct(expressions=[column("rows", f"u{i}")]), big_int=True)
@@ -133,15 +133,15 @@ def _slot(i: int, slot: Slot, relation: Relation) -> tuple[list[exp.Expression],
     return items, [exp.alias_(count, f"n{i}", quoted=True)]
 
 
-def _select(relation: Relation, items: list[exp.Expression]) -> exp.Select:
+def _select(relation: Relation, items: list[exp.Expr]) -> exp.Select:
     """SELECT items FROM relation."""
     select = exp.select(*items)
-    predicates: list[exp.Expression] = []
+    predicates: list[exp.Expr] = []
     select = _from(select, relation, predicates)
     return select.where(*(wrapped(p) for p in predicates)) if predicates else select
 
 
-def _from(select: exp.Select, relation: Relation, predicates: list[exp.Expression]) -> exp.Select:
+def _from(select: exp.Select, relation: Relation, predicates: list[exp.Expr]) -> exp.Select:
     """Add a relation to FROM and what it filters to `predicates`."""
     match relation:
         case Scan() | Project():
@@ -164,18 +164,18 @@ def _from(select: exp.Select, relation: Relation, predicates: list[exp.Expressio
             assert_never(relation)
 
 
-def _item(relation: Scan | Project, predicates: list[exp.Expression]) -> exp.Expression:
-    alias = exp.to_identifier(relation.alias, quoted=True)
+def _item(relation: Scan | Project, predicates: list[exp.Expr]) -> exp.Expr:
     if isinstance(relation, Project):
         items = [exp.alias_(s.tree.copy(), name, quoted=True) for name, s in relation.items]
-        return _select(relation.input, [*items, exp.alias_(unit(relation.input), UNIT, quoted=True)]).subquery(alias)
+        owner = exp.alias_(unit(relation.input), UNIT, quoted=True)
+        return derived(_select(relation.input, [*items, owner]), relation.alias)
     if relation.limit is not None:
         limit = exp.Literal.number(relation.limit)
         predicates.append(exp.LTE(this=column(relation.alias, RANK), expression=limit))
     return exp.Table(
         this=exp.to_identifier(relation.table, quoted=True),
         db=exp.to_identifier(PUBLIC_CATALOG if relation.public else PRIVATE_CATALOG),
-        alias=exp.TableAlias(this=alias),
+        alias=exp.TableAlias(this=exp.to_identifier(relation.alias, quoted=True)),
     )
 
 

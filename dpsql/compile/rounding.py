@@ -48,7 +48,7 @@ def ceiling(a: Scalar, span: Span | None) -> Scalar:
 
 
 def _whole(
-    node: type[exp.Expression], name: str, function: Callable[[Fraction], int], a: Scalar, span: Span | None
+    node: type[exp.Expr], name: str, function: Callable[[Fraction], int], a: Scalar, span: Span | None
 ) -> Scalar:
     """floor and ceil: a DOUBLE of a DOUBLE or an integer, a DECIMAL without places of a DECIMAL, as in DuckDB."""
     a = numeric(a, name)
@@ -119,5 +119,5 @@ def _half_away(value: Fraction, unit: Fraction) -> Fraction:
     return whole if value >= 0 else -whole
 
 
-def _places(places: int) -> exp.Expression:
+def _places(places: int) -> exp.Expr:
     return exp.Neg(this=exp.Literal.number(str(-places))) if places < 0 else exp.Literal.number(str(places))

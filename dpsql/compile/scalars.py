@@ -28,10 +28,10 @@ from dpsql.policy.facts import Kind
 
 __all__ = ["finite", "literal", "lower_scalar", "narrow"]
 
-_Rule = Callable[[exp.Expression, Scope], Scalar]
+_Rule = Callable[[exp.Expr, Scope], Scalar]
 
 
-def lower_scalar(tree: exp.Expression, scope: Scope) -> Scalar:
+def lower_scalar(tree: exp.Expr, scope: Scope) -> Scalar:
     """The total form of a bound expression, or a refusal.
 
     A cast that fails, a division by 0 and a date calculation that leaves the years 1 to 9999 give NULL."""
@@ -39,12 +39,12 @@ def lower_scalar(tree: exp.Expression, scope: Scope) -> Scalar:
     return rule(tree, scope) if rule is not None else apply(tree, scope, lower_scalar)
 
 
-def narrow(scope: Scope, predicate: exp.Expression) -> Scope:
+def narrow(scope: Scope, predicate: exp.Expr) -> Scope:
     """The scope for rows for which `predicate` is TRUE. What the engine may see before the filter stays as it was."""
     return assume(scope, predicate, True, False, lower_scalar)
 
 
-def _column(node: exp.Expression, scope: Scope) -> Scalar:
+def _column(node: exp.Expr, scope: Scope) -> Scalar:
     assert isinstance(node, exp.Column)
     facts = scope.get((node.table, node.name))
     if facts is None or node.args.get("db"):
@@ -52,7 +52,7 @@ def _column(node: exp.Expression, scope: Scope) -> Scalar:
     return Scalar(column(node.table, node.name), facts, span_of(node))
 
 
-def _literal(node: exp.Expression, _: Scope) -> Scalar:
+def _literal(node: exp.Expr, _: Scope) -> Scalar:
     if node.args.get("is_string"):
         return constant_of(str(node.this), VARCHAR, span_of(node))
     value = number_of(str(node.this))
@@ -61,45 +61,45 @@ def _literal(node: exp.Expression, _: Scope) -> Scalar:
     return constant_of(value, type_of(value), span_of(node))
 
 
-def _boolean(node: exp.Expression, _: Scope) -> Scalar:
+def _boolean(node: exp.Expr, _: Scope) -> Scalar:
     return constant_of(bool(node.this), BOOLEAN, span_of(node))
 
 
-def _null(node: exp.Expression, _: Scope) -> Scalar:
+def _null(node: exp.Expr, _: Scope) -> Scalar:
     return Scalar(exp.Null(), NULL, span_of(node))
 
 
-def _paren(node: exp.Expression, scope: Scope) -> Scalar:
+def _paren(node: exp.Expr, scope: Scope) -> Scalar:
     inner = lower_scalar(node.this, scope)
     return Scalar(inner.tree, inner.facts, span_of(node))
 
 
-def _connector(node: exp.Expression, scope: Scope) -> Scalar:
+def _connector(node: exp.Expr, scope: Scope) -> Scalar:
     """A chain of one connector at once: thousands of conjuncts must not be as many levels of recursion."""
     kind = exp.And if isinstance(node, exp.And) else exp.Or
-    chain: list[exp.Expression] = []
-    left: exp.Expression = node
+    chain: list[exp.Expr] = []
+    left: exp.Expr = node
     while isinstance(left, kind):
         chain.append(left.expression)
         left = left.this
     return comparisons.connect(kind, [lower_scalar(n, scope) for n in [left, *reversed(chain)]], span_of(node))
 
 
-def _not(node: exp.Expression, scope: Scope) -> Scalar:
+def _not(node: exp.Expr, scope: Scope) -> Scalar:
     return comparisons.negation(lower_scalar(node.this, scope), span_of(node))
 
 
-def _compare(node: exp.Expression, scope: Scope) -> Scalar:
+def _compare(node: exp.Expr, scope: Scope) -> Scalar:
     a, b = lower_scalar(node.this, scope), lower_scalar(node.expression, scope)
     return comparisons.compare(type(node), a, b, span_of(node))
 
 
-def _distinct(node: exp.Expression, scope: Scope) -> Scalar:
+def _distinct(node: exp.Expr, scope: Scope) -> Scalar:
     a, b = lower_scalar(node.this, scope), lower_scalar(node.expression, scope)
     return comparisons.distinct(type(node), a, b, span_of(node))
 
 
-def _between(node: exp.Expression, scope: Scope) -> Scalar:
+def _between(node: exp.Expr, scope: Scope) -> Scalar:
     if node.args.get("symmetric"):
         raise refusal(
             "DP230", "BETWEEN SYMMETRIC is not answered", span=span_of(node), repair="put the lower bound first"
@@ -108,7 +108,7 @@ def _between(node: exp.Expression, scope: Scope) -> Scalar:
     return comparisons.between(value, low, high, span_of(node))
 
 
-def _in(node: exp.Expression, scope: Scope) -> Scalar:
+def _in(node: exp.Expr, scope: Scope) -> Scalar:
     members = node.expressions
     if node.args.get("query") or node.args.get("unnest") or node.args.get("field") or not members:
         raise refusal(
@@ -120,7 +120,7 @@ def _in(node: exp.Expression, scope: Scope) -> Scalar:
     return comparisons.member(lower_scalar(node.this, scope), [lower_scalar(m, scope) for m in members], span_of(node))
 
 
-def _is(node: exp.Expression, scope: Scope) -> Scalar:
+def _is(node: exp.Expr, scope: Scope) -> Scalar:
     value, test = lower_scalar(node.this, scope), node.expression
     if isinstance(test, exp.Null):
         return comparisons.is_null_test(value, span_of(node))
@@ -129,7 +129,7 @@ def _is(node: exp.Expression, scope: Scope) -> Scalar:
     raise unknown("IS", node)
 
 
-_ARITHMETIC: dict[type[exp.Expression], Callable[[Scalar, Scalar, Span | None], Scalar]] = {
+_ARITHMETIC: dict[type[exp.Expr], Callable[[Scalar, Scalar, Span | None], Scalar]] = {
     exp.Add: arithmetic.add,
     exp.Sub: arithmetic.subtract,
     exp.Mul: arithmetic.multiply,
@@ -139,7 +139,7 @@ _ARITHMETIC: dict[type[exp.Expression], Callable[[Scalar, Scalar, Span | None], 
 }
 
 
-def _operator(node: exp.Expression, scope: Scope) -> Scalar:
+def _operator(node: exp.Expr, scope: Scope) -> Scalar:
     if node.args.get("typed") or node.args.get("safe"):
         raise unknown("/", node)
     span = span_of(node)
@@ -160,7 +160,7 @@ def _operator(node: exp.Expression, scope: Scope) -> Scalar:
     return _ARITHMETIC[type(node)](lower_scalar(node.this, scope), lower_scalar(node.expression, scope), span)
 
 
-def _date_add(node: exp.Expression, scope: Scope) -> Scalar:
+def _date_add(node: exp.Expr, scope: Scope) -> Scalar:
     """date_add(d, INTERVAL 1 DAY)."""
     step = _unwrapped(node.expression)
     if node.args.get("unit") or not isinstance(step, exp.Interval):
@@ -170,25 +170,25 @@ def _date_add(node: exp.Expression, scope: Scope) -> Scalar:
     return dates.moved(lower_scalar(node.this, scope), dates.step_of_literal(step, span_of(step)), 1, span_of(node))
 
 
-def _interval(node: exp.Expression, _: Scope) -> Scalar:
+def _interval(node: exp.Expr, _: Scope) -> Scalar:
     raise refusal("DP231", "an INTERVAL stands beside + or - of a date, and nowhere else", span=span_of(node))
 
 
-def _unwrapped(node: exp.Expression) -> exp.Expression:
+def _unwrapped(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
-def _negate(node: exp.Expression, scope: Scope) -> Scalar:
+def _negate(node: exp.Expr, scope: Scope) -> Scalar:
     return arithmetic.negate(lower_scalar(node.this, scope), span_of(node))
 
 
-def _cast(node: exp.Expression, scope: Scope) -> Scalar:
+def _cast(node: exp.Expr, scope: Scope) -> Scalar:
     return cast_to(node, lower_scalar(node.this, scope), span_of(node))
 
 
-def _case(node: exp.Expression, scope: Scope) -> Scalar:
+def _case(node: exp.Expr, scope: Scope) -> Scalar:
     """CASE, IF. A branch is lowered under what its conditions say, so that `CASE WHEN x > 100 THEN 100 ELSE x END`
     is at most 100; the proofs of totality know nothing of that, since DuckDB may compute every branch for every row."""
     if isinstance(node, exp.If):
@@ -211,7 +211,7 @@ def _case(node: exp.Expression, scope: Scope) -> Scalar:
     return arithmetic.in_its_type(Scalar(tree, facts, span_of(node)), typed)
 
 
-_RULES: dict[type[exp.Expression], _Rule] = {
+_RULES: dict[type[exp.Expr], _Rule] = {
     exp.Column: _column,
     exp.Literal: _literal,
     exp.Boolean: _boolean,

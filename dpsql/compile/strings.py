@@ -58,7 +58,7 @@ def literal_text(a: Scalar, what: str) -> str:
     return value
 
 
-def changed_case(node: type[exp.Expression], a: Scalar, span: Span | None) -> Scalar:
+def changed_case(node: type[exp.Expr], a: Scalar, span: Span | None) -> Scalar:
     """lower, upper: character by character, so the length stays."""
     a = text(a, node.__name__.lower())
     function = str.lower if node is exp.Lower else str.upper
@@ -93,7 +93,7 @@ def substring(a: Scalar, start: Scalar, length: Scalar | None, span: Span | None
     return _text(tree, arguments, domain, a.facts.size, span)
 
 
-def end_of(node: type[exp.Expression], a: Scalar, count: Scalar, span: Span | None) -> Scalar:
+def end_of(node: type[exp.Expr], a: Scalar, count: Scalar, span: Span | None) -> Scalar:
     """left(s, n), right(s, n): all but -n characters where n is negative."""
     name = node.__name__.lower()
     a, count = text(a, name), offset(count)
@@ -110,7 +110,7 @@ def length(a: Scalar, span: Span | None) -> Scalar:
     return settled(exp.Length(this=a.tree), facts, [a], span)
 
 
-def tested(node: exp.Expression, name: str, a: Scalar, part: Scalar, span: Span | None) -> Scalar:
+def tested(node: exp.Expr, name: str, a: Scalar, part: Scalar, span: Span | None) -> Scalar:
     """contains, starts_with, ends_with and their other names. Only contains needs a literal: the others look once."""
     a, part = text(a, name), text(part, name)
     if name == "contains":
@@ -120,7 +120,7 @@ def tested(node: exp.Expression, name: str, a: Scalar, part: Scalar, span: Span 
     )
     domain, _ = mapped(lambda s, t: test(str(s), str(t)), [a.facts, part.facts])
     if isinstance(node, exp.Anonymous):
-        tree: exp.Expression = exp.Anonymous(this=name, expressions=[a.tree, part.tree])
+        tree: exp.Expr = exp.Anonymous(this=name, expressions=[a.tree, part.tree])
     else:
         tree = type(node)(this=a.tree, expression=part.tree)
     facts = facts_of(BOOLEAN, domain=domain or None, nullable=a.facts.nullable or part.facts.nullable)
@@ -167,7 +167,7 @@ def joined_pair(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     return _text(tree, [a, b], domain, size, span)
 
 
-def like(node: exp.Expression, a: Scalar, pattern: Scalar, span: Span | None) -> Scalar:
+def like(node: exp.Expr, a: Scalar, pattern: Scalar, span: Span | None) -> Scalar:
     """LIKE, ILIKE and their negations with a literal pattern that can be matched in linear time.
 
     DuckDB matches a pattern of `%` alone piece by piece; one that has `_` too it matches by trying every place for
@@ -193,7 +193,7 @@ def like(node: exp.Expression, a: Scalar, pattern: Scalar, span: Span | None) ->
     return Scalar(tree, facts_of(BOOLEAN, nullable=a.facts.nullable), span)
 
 
-def float_test(node: exp.Expression, name: str, a: Scalar, span: Span | None) -> Scalar:
+def float_test(node: exp.Expr, name: str, a: Scalar, span: Span | None) -> Scalar:
     """isnan, isinf, isfinite of a number; the last two of a date too."""
     if a.facts.is_numeric:
         a = convert(a, DOUBLE)
@@ -248,9 +248,7 @@ def _weight(a: Scalar) -> int:
     return 0 if is_literal(a.tree) else a.facts.size
 
 
-def _text(
-    tree: exp.Expression, arguments: list[Scalar], domain: list[Value] | None, size: int, span: Span | None
-) -> Scalar:
+def _text(tree: exp.Expr, arguments: list[Scalar], domain: list[Value] | None, size: int, span: Span | None) -> Scalar:
     nullable = any(a.facts.nullable for a in arguments)
     return settled(tree, facts_of(VARCHAR, domain=domain, nullable=nullable, size=size), arguments, span)
 

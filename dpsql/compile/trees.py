@@ -8,26 +8,26 @@ from typing import cast
 from sqlglot import exp
 
 
-def rebuild(node: exp.Expression, child: Callable[[exp.Expression], exp.Expression]) -> exp.Expression:
+def rebuild(node: exp.Expr, child: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
     """The same node over `child` of each of its children, with its place in the text kept."""
     copy = type(node)()
     copy.meta.update(node.meta)
     for key, value in node.args.items():
-        if isinstance(value, exp.Expression):
+        if isinstance(value, exp.Expr):
             copy.set(key, child(value))
         elif isinstance(value, list):
-            copy.set(key, [child(v) if isinstance(v, exp.Expression) else v for v in value])
+            copy.set(key, [child(v) if isinstance(v, exp.Expr) else v for v in value])
         else:
             copy.set(key, value)
     return copy
 
 
-def without_parens(node: exp.Expression) -> exp.Expression:
+def without_parens(node: exp.Expr) -> exp.Expr:
     """A copy without parentheses: for comparing what is meant, never for generating."""
-    return cast(exp.Expression, node.copy().transform(lambda n: n.this if isinstance(n, exp.Paren) else n))
+    return cast(exp.Expr, node.copy().transform(lambda n: n.this if isinstance(n, exp.Paren) else n))
 
 
-def conjuncts(node: exp.Expression | None) -> Iterator[exp.Expression]:
+def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
     """The parts of a conjunction; nothing for None."""
     if node is None:
         return
@@ -45,35 +45,40 @@ def column(alias: str, name: str) -> exp.Column:
     return exp.Column(this=exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))
 
 
-def wrapped(node: exp.Expression) -> exp.Expression:
+def wrapped(node: exp.Expr) -> exp.Expr:
     """In parentheses, unless it binds tighter than any operator: sqlglot's generator adds none by itself."""
     simple = isinstance(node, exp.Column | exp.Literal | exp.Func | exp.Paren | exp.Boolean | exp.Null | exp.Subquery)
     infix = isinstance(node, exp.Binary | exp.Connector)
     return node if simple and not infix else exp.Paren(this=node)
 
 
-def shown(node: exp.Expression) -> str:
+def shown(node: exp.Expr) -> str:
     """An expression as an analyst would write it: without the aliases and quotes that resolving added."""
 
-    def plain(part: exp.Expression) -> exp.Expression:
+    def plain(part: exp.Expr) -> exp.Expr:
         if isinstance(part, exp.Column) and isinstance(part.this, exp.Identifier):
             name = part.name
             return exp.Column(this=exp.to_identifier(name, quoted=not (name.isidentifier() and name == name.lower())))
         return part
 
-    return cast(str, node.copy().transform(plain).sql(dialect="duckdb", comments=False))
+    return node.copy().transform(plain).sql(dialect="duckdb", comments=False)
 
 
-def is_star(node: exp.Expression) -> bool:
+def is_star(node: exp.Expr) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
-def from_items(node: exp.Select) -> list[exp.Expression]:
+def from_items(node: exp.Select) -> list[exp.Expr]:
     from_ = node.args.get("from_")
     return [from_.this, *(j.this for j in node.args.get("joins") or ())] if from_ else []
 
 
-def is_plain_subquery(node: exp.Expression) -> bool:
+def is_plain_subquery(node: exp.Expr) -> bool:
     """Parentheses around a query, without clauses of their own such as (SELECT ...) LIMIT 5."""
     plain = isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query)
     return plain and not any(v for k, v in node.args.items() if k not in ("this", "alias"))
+
+
+def derived(query: exp.Expr, alias: str) -> exp.Subquery:
+    """`(query) AS "alias"`, as the parser would build it."""
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))

@@ -20,7 +20,7 @@ def column_facts(column: Column, type_: SqlType, table: Table) -> Facts:
     lo = hi = None
     if column.bounds is not None:
         lo, hi = (_ordered(v, type_.kind) for v in column.bounds)
-    domain = tuple(sorted(column.values)) if column.values is not None and not table.public else None  # type: ignore[type-var]
+    domain = tuple(sorted(column.values)) if column.values is not None and not table.public else None
     step = Fraction(column.step) if column.step is not None and type_.kind is Kind.DOUBLE else None
     return Facts(type_, lo, hi, domain, nullable=True, step=step)
 

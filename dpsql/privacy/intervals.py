@@ -55,4 +55,5 @@ def ratio_half_widths(
     for i, (p, n) in enumerate(zip(share, total, strict=True)):
         if n > slack:
             found[i] = two_laplace_half_width(scale * (1 - p), scale * p) / (n - slack)
-    return np.minimum(found, 1.0) * width
+    narrowed: NDArray[np.float64] = np.minimum(found, 1.0) * width
+    return narrowed

@@ -98,7 +98,8 @@ def _mean_half_widths(measure: Measure, slot: Slot, left: Integers, right: Integ
 def _add(exact: Integers, draw: DiscreteLaplace) -> Integers:
     """One independent draw per cell; in Python integers, so that nothing wraps."""
     noise = draw.sample(len(exact))
-    return exact.astype(object) + noise.astype(object)
+    noised: Integers = exact.astype(object) + noise.astype(object)
+    return noised
 
 
 def _integers(column: pa.ChunkedArray) -> Integers:
