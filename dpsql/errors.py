@@ -37,11 +37,20 @@ class Error(Exception):
     repair: what to write instead, or "". source: the text that span counts in. name: its file name.
     """
 
-    def __init__(self, code: str, reason: str, *, span: Span | None = None, repair: str = "", source: str = "", name: str = ""):
+    def __init__(
+        self, code: str, reason: str, *, span: Span | None = None, repair: str = "", source: str = "", name: str = ""
+    ):
         if code not in CODES:
             raise ValueError(f"no such error code: {code}")
         super().__init__(code, reason)
-        self.code, self.reason, self.span, self.repair, self.source, self.name = code, reason, span, repair, source, name
+        self.code, self.reason, self.span, self.repair, self.source, self.name = (
+            code,
+            reason,
+            span,
+            repair,
+            source,
+            name,
+        )
 
     def __str__(self) -> str:
         lines = [f"{self.code}: {self.reason}"]
@@ -103,7 +112,9 @@ _FAMILIES: dict[str, type[Error]] = {
 }
 
 
-def refusal(code: str, reason: str, *, span: Span | None = None, repair: str = "", source: str = "", name: str = "") -> Error:
+def refusal(
+    code: str, reason: str, *, span: Span | None = None, repair: str = "", source: str = "", name: str = ""
+) -> Error:
     """The error of this code, as the class of its family; the caller raises it."""
     return _FAMILIES[code[2]](code, reason, span=span, repair=repair, source=source, name=name)
 
@@ -157,7 +168,6 @@ CODES: dict[str, str] = {
     "DP110": "no such table",
     "DP111": "no such column",
     "DP112": "an ambiguous name",
-    "DP113": "no such function",
     "DP120": "no such setting, or not a value for it",
     # DP2xx: form
     "DP201": "rows of single units cannot leave",

@@ -29,13 +29,19 @@ def _release(plan: ReleasePlan) -> list[str]:
     groups = "one result" if plan.release.public_keys is None else f"{plan.keys} public groups"
     lines = [
         f"{plan.release.name}: {groups}",
-        f"  strategy {plan.strategy}: at most {plan.limit} row{'s' * (plan.limit > 1)} per unit, chosen before WHERE",
+        f"  strategy {plan.strategy}: {_limit(plan.limit)}",
     ]
     for slot in plan.slots:
         lines.append(f"  {_mechanism(slot)}")
         for measure in slot.outputs:
             lines.append(f"    {measure.text}: {_error(slot, measure.statistic)}")
     return lines
+
+
+def _limit(rows: int) -> str:
+    if rows == 1:
+        return "each unit has one row"
+    return f"at most {rows} rows of each unit count, chosen at random before WHERE"
 
 
 def _mechanism(slot: Slot) -> str:

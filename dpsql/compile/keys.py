@@ -20,9 +20,10 @@ from sqlglot import exp
 
 from dpsql.compile.blocks import PrivateBlock, TableSource, origin
 from dpsql.compile.ir import Key, PublicKeys, Scope, Value
+from dpsql.compile.literals import literal, null
 from dpsql.compile.ranges import finite
 from dpsql.compile.resolve import PUBLIC_CATALOG
-from dpsql.compile.scalars import literal, lower_scalar
+from dpsql.compile.scalars import lower_scalar
 from dpsql.compile.trees import column, conjuncts, derived, rebuild, shown, wrapped
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, SqlType
@@ -88,7 +89,7 @@ class _Builder:
         """A LEFT JOINed table also gives a row of NULLs."""
         columns = [c for c in table.columns if (alias, c) in self.scope]
         real = exp.select(*(exp.column(exp.to_identifier(c, quoted=True)) for c in columns)).from_(_scan(table))
-        nulls = exp.select(*(exp.alias_(_null(self.scope[alias, c].type), c, quoted=True) for c in columns))
+        nulls = exp.select(*(exp.alias_(null(self.scope[alias, c].type), c, quoted=True) for c in columns))
         return derived(exp.union(real, nulls, distinct=False), alias)
 
     def _key_column(self, position: int, group: GroupKey) -> exp.Expr:
@@ -115,7 +116,7 @@ class _Builder:
             table, target = declared
             source = exp.select(exp.column(exp.to_identifier(target, quoted=True))).from_(_scan(table)).distinct()
             if facts.nullable:
-                return exp.union(source, exp.select(_null(facts.type)), distinct=False).subquery()
+                return exp.union(source, exp.select(null(facts.type)), distinct=False).subquery()
             return source.subquery()
         text = shown(group.tree)
         repair = (
@@ -169,25 +170,20 @@ def _named(relation: exp.Expr, alias: str, columns: Sequence[str] = ()) -> exp.E
     return relation
 
 
-def _null(type_: SqlType) -> exp.Expr:
-    return exp.cast(exp.null(), exp.DataType.build(str(type_), dialect="duckdb"))
-
-
 def _values(values: Sequence[Value], type_: SqlType, *, nullable: bool) -> exp.Expr:
     """A relation of these values: a series for long runs of integers, else a VALUES list."""
     rows: list[exp.Expr] = [literal(v, type_) for v in values]
     if nullable:
-        rows.append(_null(type_))
+        rows.append(null(type_))
     if not rows:  # contradictory predicates: no group can exist
-        empty = exp.select(_null(type_)).where(exp.false())
+        empty = exp.select(null(type_)).where(exp.false())
         return empty.subquery()
     if type_.kind is Kind.INTEGER and len(values) > 50 and _is_run(values):
-        series = exp.select(
-            exp.Unnest(
-                expressions=[exp.GenerateSeries(start=literal(values[0], type_), end=literal(values[-1], type_))]
-            )
+        run = exp.GenerateSeries(
+            start=literal(values[0], type_), end=literal(values[-1], type_), is_end_exclusive=False
         )
-        return (exp.union(series, exp.select(_null(type_)), distinct=False) if nullable else series).subquery()
+        series = exp.select(exp.Explode(this=run))
+        return (exp.union(series, exp.select(null(type_)), distinct=False) if nullable else series).subquery()
     return exp.Values(expressions=[exp.Tuple(expressions=[row]) for row in rows])
 
 

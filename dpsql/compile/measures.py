@@ -26,7 +26,7 @@ class Measures:
 
     def add(self, node: exp.Expr) -> Measure:
         """The measure of an aggregate call. Raises DP203, DP204."""
-        text = node.sql(dialect="duckdb", comments=False)
+        text = shown(node)
         call, condition = node, None
         while isinstance(call, exp.Filter):
             more = call.expression.this

@@ -42,6 +42,8 @@ def read_cases(path: Path) -> list[tuple[str, str, str]]:
 def said_of(session: Session, statement: str) -> str:
     """EXPLAIN's text, or the refusal."""
     try:
+        if statement.startswith("SET"):
+            return str(session.execute(statement).table.to_pylist())
         return session.explain(statement)
     except Error as error:
         return str(error)
