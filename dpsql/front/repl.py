@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from dpsql.errors import Error
+from dpsql.errors import Error, refusal
 from dpsql.front import render
 from dpsql.front.diagnostics import INTERRUPTED, OK, USAGE, exit_code, guarded, say_error, smart, visible
 from dpsql.front.numerals import amount
@@ -60,7 +60,7 @@ class LineReader:
         text = ""
         while True:
             if self._prompts is not None:
-                self._prompts.write("...> ".rjust(len(prompt)) if text else prompt)
+                self._prompts.write("...> ".rjust(len(prompt)) if text.strip() else prompt)
                 self._prompts.flush()
             try:
                 line = self._lines.readline()
@@ -68,6 +68,8 @@ class LineReader:
                 if self._prompts is not None:
                     self._prompts.write("\n")
                 raise
+            except UnicodeDecodeError:
+                raise refusal("DP101", "the input is not UTF-8 text") from None
             if not line:
                 if text.strip():
                     return text

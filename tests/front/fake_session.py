@@ -109,7 +109,7 @@ class Session:
     def _slowly(self, *_: str) -> Answer:
         self.spent += Fraction(1, 4)
         self.cancelled.clear()
-        for _i in range(1000):
+        for _i in range(3000):
             if self.cancelled.is_set():
                 raise refusal("DP501", "the statement was interrupted; its charge stays")
             time.sleep(0.01)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -200,6 +202,21 @@ def test_a_pipe_stops_at_the_first_error(dpsql: Dpsql, policy_file: Path) -> Non
     done = dpsql("shop.toml", stdin=f"SET epsilon = -1;\n{QUERY}\n")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith("error[DP120]")
+
+
+def test_a_pipe_that_is_no_text(tmp_path: Path, policy_file: Path) -> None:
+    for arguments in (["shop.toml"], ["run", "--policy", "shop.toml", "-"]):
+        done = subprocess.run(
+            [*LAUNCH, *arguments],
+            input=b"SELECT '\xff';\n",
+            capture_output=True,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            timeout=30,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (3, b"")
+        assert done.stderr.startswith(b"error[DP101]: ")
 
 
 def test_an_empty_pipe(dpsql: Dpsql, policy_file: Path) -> None:
