@@ -28,6 +28,7 @@ from dpsql.compile.kinds import (
     convert,
     decimal,
     digits,
+    room,
     settled,
     words,
 )
@@ -323,7 +324,7 @@ def _inside(a: Interval, lo: int, hi: int) -> bool:
 
 def _shrunk(a: Scalar, above: int = 0) -> Scalar:
     """A DECIMAL in the fewest digits that its held interval allows, if it has more than `above`."""
-    width = digits(held(a.facts), a.facts.type.scale)
+    width = room(held(a.facts), a.facts.type.scale)
     if a.facts.type.width <= above or width >= a.facts.type.width:
         return a
     return convert(a, decimal(width, a.facts.type.scale))

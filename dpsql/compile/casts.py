@@ -60,21 +60,14 @@ _OTHERS = {
 _DATED = (Kind.DATE, Kind.TIMESTAMP)
 
 
-def type_of(value: Value) -> SqlType:
-    """The type of a literal."""
-    if isinstance(value, bool):
-        return BOOLEAN
+def type_of(value: Value, text: str) -> SqlType:
+    """The type that DuckDB gives a number literal: a DECIMAL has the digits that are written, zeros included."""
     if isinstance(value, int):
         return INTEGER
-    if isinstance(value, Decimal):
-        _, figures, exponent = value.as_tuple()
-        scale = max(0, -int(exponent))
-        return decimal(max(1, scale, len(figures)), scale)
     if isinstance(value, float):
         return DOUBLE
-    if isinstance(value, str):
-        return VARCHAR
-    return TIMESTAMP if isinstance(value, datetime) else DATE
+    whole, _, places = text.partition(".")
+    return decimal(max(1, len(whole) + len(places)), len(places))
 
 
 def cast_to(node: exp.Expr, a: Scalar, span: Span | None) -> Scalar:
@@ -200,7 +193,10 @@ def _to_text(a: Scalar, span: Span | None) -> Scalar:
     """Every type has a text; a number's is short."""
     if a.facts.type == VARCHAR:
         return Scalar(a.tree, a.facts, span)
-    domain, _ = mapped(_text, [a.facts])
+    bare = (
+        a.facts.type.kind is Kind.DECIMAL and a.facts.type.width == a.facts.type.scale
+    )  # '.5', where Python has '0.5'
+    domain = None if bare else mapped(_text, [a.facts])[0]
     return settled(cast(a.tree, VARCHAR), facts_of(VARCHAR, domain=domain, nullable=a.facts.nullable), [a], span)
 
 

@@ -41,6 +41,14 @@ _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], bool]] = {
     exp.GT: lambda a, b: a > b,
     exp.GTE: lambda a, b: a >= b,
 }
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
 _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -55,6 +63,10 @@ _SYMBOLS: dict[type[exp.Expr], str] = {
 
 def compare(node: type[exp.Expr], a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     """= <> < <= > >=, NULL where a side is."""
+    if a.facts.type == TIMESTAMP and b.facts.type == DATE and constant(a) is not None:
+        a, b, node = b, a, _MIRRORED[node]
+    if a.facts.type == DATE and b.facts.type == TIMESTAMP:
+        node, b = _with_day(node, b)
     a, b = _sides(a, b, _SYMBOLS[node])
     tree = node(this=wrapped(a.tree), expression=wrapped(b.tree))
     domain, _ = mapped(_COMPARE[node], [a.facts, b.facts])
@@ -163,6 +175,16 @@ def _sides(a: Scalar, b: Scalar, symbol: str) -> tuple[Scalar, Scalar]:
         a, b = _as_day(a), _as_day(b)
     _, (a, b) = unify([a, b], symbol)
     return a, b
+
+
+def _with_day(node: type[exp.Expr], moment: Scalar) -> tuple[type[exp.Expr], Scalar]:
+    """`date op moment` as `date op day`: a date is before a moment within a day where it is that day or before."""
+    value = constant(moment)
+    if not isinstance(value, datetime) or node in (exp.EQ, exp.NEQ):
+        return node, moment
+    if value != datetime(value.year, value.month, value.day):
+        node = exp.LTE if node is exp.LT else exp.GT if node is exp.GTE else node
+    return node, constant_of(value.date(), DATE, moment.span)
 
 
 def _as_day(a: Scalar) -> Scalar:

@@ -8,17 +8,17 @@ a calculation then meets no dangerous value even where the engine computes a bra
 
 from __future__ import annotations
 
-from collections.abc import Callable
 import math
-from datetime import date, datetime
+from collections.abc import Callable
+from datetime import date
 from fractions import Fraction
 from typing import NamedTuple
 
 from sqlglot import exp
 
+from dpsql.compile.guards import calculable, guarded
 from dpsql.compile.ir import Scalar, Value
 from dpsql.compile.kinds import DATE, INTEGER, TIMESTAMP, convert, is_null, settled, unify, words
-from dpsql.compile.literals import literal
 from dpsql.compile.moments import (
     MONTHS,
     SECONDS,
@@ -69,10 +69,8 @@ _YEARS = Interval(Fraction(-6_000_000), Fraction(6_000_000))
 """Around the years of every date and timestamp that DuckDB has."""
 
 MAX_STEP_YEARS = 100_000
-"""An INTERVAL or a number of days moves no further: from the years 1 to 9999 that stays inside DuckDB's types."""
-
-MAX_GUARDED_NODES = 64
-"""A guard mentions its argument twice. Larger ones are refused, so that nested guards cannot blow the statement up."""
+MAX_STEP_DAYS = 2 * 10**9
+"""How far an INTERVAL, and a number of days, may move: from the years 1 to 9999 that stays inside DuckDB's types."""
 
 
 class Step(NamedTuple):
@@ -131,7 +129,7 @@ _WRITTEN = {"dow": "DAYOFWEEK", "doy": "DAYOFYEAR"}
 
 def truncate(unit: str, a: Scalar, span: Span | None) -> Scalar:
     """date_trunc(unit, d): a TIMESTAMP, of a DATE too, as in DuckDB 2."""
-    a = _calculable(dated(a, "date_trunc"))
+    a = calculable(dated(a, "date_trunc"))
     first, second = (_image(i, lambda d: truncated(d, unit)) for i in (known(a.facts), held(a.facts)))
     domain, _ = mapped(lambda d: truncated(as_date(d), unit), [a.facts])
     name = unit.upper()
@@ -146,7 +144,7 @@ def truncate(unit: str, a: Scalar, span: Span | None) -> Scalar:
 def difference(unit: str, start: Scalar, end: Scalar, span: Span | None) -> Scalar:
     """date_diff(unit, start, end): the boundaries of that unit between the two; of weeks, every seven days."""
     _, (start, end) = unify([dated(start, "date_diff"), dated(end, "date_diff")], "date_diff")
-    a, b = _calculable(start), _calculable(end)
+    a, b = calculable(start), calculable(end)
     counted, size = ("day", 7) if unit == "week" else (unit, 1)
 
     def count(one: Interval, other: Interval) -> Interval:
@@ -191,9 +189,9 @@ def moved_by_days(a: Scalar, days: Scalar, sign: int, span: Span | None) -> Scal
             span=given.span,
             repair="write d + 7, or d + INTERVAL 7 DAY",
         )
-    a = _calculable(a)
-    limit = Fraction(365 * MAX_STEP_YEARS)
-    days = _guarded(convert(days, INTEGER), Interval(-limit, limit))
+    a = calculable(a)
+    limit = Fraction(MAX_STEP_DAYS)
+    days = guarded(convert(days, INTEGER), Interval(-limit, limit))
     ends = []
     for of in (known, held):
         span_of_days = of(days.facts)
@@ -209,7 +207,7 @@ def moved_by_days(a: Scalar, days: Scalar, sign: int, span: Span | None) -> Scal
 
 def moved(a: Scalar, step: Step, sign: int, span: Span | None) -> Scalar:
     """d + INTERVAL, d - INTERVAL: a TIMESTAMP, as in DuckDB. The 31st of a shorter month is its last day."""
-    a = _calculable(dated(a, "INTERVAL"))
+    a = calculable(dated(a, "INTERVAL"))
     months, seconds = sign * step.months, sign * step.seconds
     first, second = (_image(i, lambda d: shifted(d, months, seconds)) for i in (known(a.facts), held(a.facts)))
     domain, gone = mapped(lambda d: shifted(as_date(d), months, seconds), [a.facts])
@@ -241,39 +239,6 @@ def step_of_literal(node: exp.Interval, span: Span | None) -> Step:
     if abs(months) > 12 * MAX_STEP_YEARS or abs(seconds) > 86_400 * 365 * MAX_STEP_YEARS:
         raise refusal("DP231", f"an INTERVAL moves by {MAX_STEP_YEARS} years at most", span=span)
     return Step(months, seconds, exp.Interval(this=exp.Literal.string(str(count)), unit=exp.Var(this=part.upper())))
-
-
-def _calculable(a: Scalar) -> Scalar:
-    """The date itself where it is proved to be of the years 1 to 9999, else NULL for other dates."""
-    if held(a.facts).is_bounded:
-        return a
-    lo, hi = (date.min, date.max) if a.facts.type == DATE else (datetime.min, datetime.max)
-    return _guarded(a, Interval(lo, hi))
-
-
-def _guarded(a: Scalar, limits: Interval) -> Scalar:
-    """The value where it is within limits, else NULL."""
-    holds, exact = held(a.facts), known(a.facts)
-    assert limits.lo is not None
-    assert limits.hi is not None
-    if holds.lo is not None and holds.hi is not None and limits.lo <= holds.lo and holds.hi <= limits.hi:  # type: ignore[operator]
-        return a
-    if sum(1 for _ in a.tree.walk()) > MAX_GUARDED_NODES:
-        raise refusal(
-            "DP233",
-            "a calculation on the result of a large expression of dates",
-            span=a.span,
-            repair="declare bounds for the date columns in the policy, or shorten the expression",
-        )
-    type_ = a.facts.type
-    lo, hi = (literal(_value(limit), type_) for limit in (limits.lo, limits.hi))
-    test = exp.Between(this=wrapped(a.tree), low=lo, high=hi)
-    tree = exp.Case(ifs=[exp.If(this=test, true=a.tree.copy())])
-    return Scalar(tree, facts_of(type_, exact, limits, domain=a.facts.domain, nullable=True, step=a.facts.step), a.span)
-
-
-def _value(bound: Bound) -> Value:
-    return int(bound) if isinstance(bound, Fraction) else bound
 
 
 def _image(interval: Interval, function: Callable[[date], Bound | None]) -> Interval:

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.compile.guards import as_moment
 from dpsql.compile.ir import Facts, Scalar, Value
 from dpsql.compile.literals import cast, date_of, decimal_of, is_literal, literal, null, timestamp_of, try_cast
 from dpsql.compile.ranges import Interval, facts_of, finite, floating, held, known, magnitude, step_of
@@ -86,6 +87,11 @@ def settled(tree: exp.Expr, facts: Facts, arguments: Sequence[Scalar], span: Spa
     return Scalar(tree, facts, span)
 
 
+def room(interval: Interval, scale: int) -> int:
+    """The width of a DECIMAL for an interval: a digit before the point at least, as DuckDB writes '.5' without one."""
+    return max(scale + 1, digits(interval, scale))
+
+
 def digits(interval: Interval, scale: int) -> int:
     """Decimal digits that a DECIMAL of this scale needs for every value of a bounded interval."""
     size = magnitude(interval).hi
@@ -126,8 +132,9 @@ def convert(scalar: Scalar, target: SqlType) -> Scalar:
     elif target.kind is Kind.DECIMAL:
         total = digits(holds, target.scale) <= target.width
     elif target.kind is Kind.TIMESTAMP:
-        total = holds.is_bounded
-        interval, holds = _midnights(interval), _midnights(holds)
+        scalar = as_moment(scalar)
+        facts = scalar.facts
+        interval, holds = _midnights(interval), _midnights(held(facts))
     elif target.kind is Kind.BOOLEAN:
         interval = holds = Interval()
     tree = cast(scalar.tree, target) if total else try_cast(scalar.tree, target)
@@ -245,7 +252,7 @@ def _common_decimal(several: Sequence[Facts]) -> SqlType:
     width = max(1, max(declared) + scale)
     if width <= MAX_DIGITS:
         return decimal(width, scale)
-    needed = max(digits(held(f), scale) if f.type.kind is not Kind.BOOLEAN else 1 + scale for f in several)
+    needed = max(room(held(f), scale) if f.type.kind is not Kind.BOOLEAN else 1 + scale for f in several)
     return decimal(needed, scale) if needed <= MAX_DIGITS else DOUBLE
 
 

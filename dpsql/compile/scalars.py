@@ -55,10 +55,11 @@ def _column(node: exp.Expr, scope: Scope) -> Scalar:
 def _literal(node: exp.Expr, _: Scope) -> Scalar:
     if node.args.get("is_string"):
         return constant_of(str(node.this), VARCHAR, span_of(node))
-    value = number_of(str(node.this))
+    text = str(node.this)
+    value = number_of(text)
     if value is None or value == math.inf:
         raise refusal("DP231", "the number has no exact reading", span=span_of(node), repair="write fewer digits")
-    return constant_of(value, type_of(value), span_of(node))
+    return constant_of(value, type_of(value, text), span_of(node))
 
 
 def _boolean(node: exp.Expr, _: Scope) -> Scalar:

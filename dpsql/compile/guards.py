@@ -1,0 +1,79 @@
+"""Arguments made safe: NULL in place of a value that a calculation could not take.
+
+It is the argument that is guarded, never the result: a calculation then meets no dangerous value even where the
+engine computes a branch that it does not need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.compile.ir import Scalar, Value
+from dpsql.compile.literals import cast, literal
+from dpsql.compile.ranges import Bound, Interval, facts_of, held, known
+from dpsql.compile.trees import wrapped
+from dpsql.errors import refusal
+from dpsql.policy.facts import Kind
+
+MAX_GUARDED_NODES = 64
+"""A guard mentions its argument twice. Larger ones are refused, so that nested guards cannot blow the statement up."""
+
+
+def calculable(a: Scalar) -> Scalar:
+    """The date itself where it is proved to be of the years 1 to 9999, else NULL for other dates."""
+    if held(a.facts).is_bounded:
+        return a
+    lo, hi = (date.min, date.max) if a.facts.type.kind is Kind.DATE else (datetime.min, datetime.max)
+    return guarded(a, Interval(lo, hi))
+
+
+def as_moment(a: Scalar) -> Scalar:
+    """A date itself where it is proved to be in the range of a TIMESTAMP, else NULL for dates that are not.
+
+    Not TRY_CAST: when it is compared with a literal, DuckDB's optimizer casts the literal to a DATE instead, and so
+    answers for the dates that TRY_CAST makes NULL."""
+    if held(a.facts).is_bounded:
+        return a
+    _check_size(a)
+    first, last, *infinite = (cast(exp.Literal.string(text), a.facts.type) for text in _MOMENTS)
+    test: exp.Expr = exp.Between(this=wrapped(a.tree), low=first, high=last)
+    for end in infinite:
+        test = exp.Or(this=test, expression=exp.EQ(this=wrapped(a.tree.copy()), expression=end))
+    tree = exp.Case(ifs=[exp.If(this=test, true=a.tree.copy())])
+    return Scalar(tree, replace(a.facts, nullable=True), a.span)
+
+
+_MOMENTS = ("290000-01-01 (BC)", "294000-01-01", "infinity", "-infinity")
+
+
+def guarded(a: Scalar, limits: Interval) -> Scalar:
+    """The value where it is within limits, else NULL."""
+    holds, exact = held(a.facts), known(a.facts)
+    assert limits.lo is not None
+    assert limits.hi is not None
+    if holds.lo is not None and holds.hi is not None and limits.lo <= holds.lo and holds.hi <= limits.hi:  # type: ignore[operator]
+        return a
+    _check_size(a)
+    type_ = a.facts.type
+    lo, hi = (literal(_value(limit), type_) for limit in (limits.lo, limits.hi))
+    test = exp.Between(this=wrapped(a.tree), low=lo, high=hi)
+    tree = exp.Case(ifs=[exp.If(this=test, true=a.tree.copy())])
+    return Scalar(tree, facts_of(type_, exact, limits, domain=a.facts.domain, nullable=True, step=a.facts.step), a.span)
+
+
+def _check_size(a: Scalar) -> None:
+    if sum(1 for _ in a.tree.walk()) > MAX_GUARDED_NODES:
+        raise refusal(
+            "DP233",
+            "a calculation on the result of a large expression of dates",
+            span=a.span,
+            repair="declare bounds for the date columns in the policy, or shorten the expression",
+        )
+
+
+def _value(bound: Bound) -> Value:
+    return int(bound) if isinstance(bound, Fraction) else bound
