@@ -181,10 +181,10 @@ class Session:
         match command:
             case statements.Set(name=name, value=value):
                 self.settings.set(name, value)
-                return shows.of_settings(self.settings)
+                return shows.nothing()
             case statements.Reset(name=name):
                 self.settings.reset(name)
-                return shows.of_settings(self.settings)
+                return shows.nothing()
             case statements.Show(what="budget"):
                 return shows.of_budget(self.policy, self.budget())
             case statements.Show(what="settings"):

@@ -48,6 +48,11 @@ def of_lines(column: str, text: str) -> Answer:
     return Answer(pa.table({column: pa.array(text.splitlines(), pa.string())}))
 
 
+def nothing() -> Answer:
+    """What SET and RESET return: no columns, no rows."""
+    return Answer(pa.table({}))
+
+
 def of_settings(settings: Settings) -> Answer:
     """SHOW SETTINGS."""
     rows = settings.shown()
