@@ -32,7 +32,8 @@ _AGAIN = 0.02
 
 
 class DuckDBEngine:
-    """One instance over the files of a snapshot. `run` may be called by one thread at a time, `cancel` by any."""
+    """One instance over the files of a snapshot. `run` takes one statement at a time; `cancel` may come from any
+    thread. A thread of its own watches the clock; `close` ends it."""
 
     def __init__(
         self,
@@ -42,12 +43,12 @@ class DuckDBEngine:
         memory_limit: str = MEMORY_LIMIT,
         timeout: float = TIMEOUT,
     ):
-        """files: catalog name -> DuckDB file. spill: where large intermediate results go."""
+        """files: catalog name -> DuckDB file. spill: the folder for large intermediate results."""
         self._timeout = timeout
         self._turn = threading.Lock()
-        self._state = threading.Condition()
-        self._running = False
-        self._cancelled = False
+        self._state = threading.Condition()  # guards the four below
+        self._number = 0
+        self._running = self._cancelled = self._closed = False
         try:
             self._connection = duckdb.connect(":memory:")
             for name, file in files.items():
@@ -56,6 +57,7 @@ class DuckDBEngine:
                 self._connection.execute(f"SET {setting} = {value}")
         except duckdb.Error as error:
             raise EngineFailure(str(error)) from None
+        threading.Thread(target=self._watch, name="dpsql-watch", daemon=True).start()
 
     def run(self, sql: str) -> pa.Table:
         """The whole result of one SELECT. Raises EngineFailure."""
@@ -69,17 +71,19 @@ class DuckDBEngine:
                 self._state.notify_all()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Interrupts what runs, and releases the files. Idempotent."""
         self.cancel()
-        with self._turn:
+        with self._turn, self._state:
+            self._closed = True
+            self._state.notify_all()
             self._connection.close()
 
     def _run(self, sql: str, tables: Mapping[str, pa.Table], *, execute: bool = True) -> pa.Table:
         with self._turn:
             with self._state:
+                self._number += 1
                 self._running, self._cancelled = True, False
-            watcher = threading.Thread(target=self._watch, name="dpsql-watch", daemon=True)
-            watcher.start()
+                self._state.notify_all()
             try:
                 return self._select(sql, tables, execute)
             except (duckdb.Error, pa.ArrowException, RuntimeError, ValueError, OverflowError, MemoryError) as error:
@@ -87,8 +91,6 @@ class DuckDBEngine:
             finally:
                 with self._state:
                     self._running = False
-                    self._state.notify_all()
-                watcher.join()
 
     def _select(self, sql: str, tables: Mapping[str, pa.Table], execute: bool) -> pa.Table:
         statements = self._connection.extract_statements(sql)
@@ -106,13 +108,21 @@ class DuckDBEngine:
                 self._connection.unregister(name)
 
     def _watch(self) -> None:
-        """Waits for the end of the statement; interrupts it when it is cancelled or its time is over."""
+        """Interrupts the statement that is cancelled, or whose time is over, until it ends. The lock is held
+        meanwhile, so an interrupt never meets the statement after it."""
         with self._state:
-            self._state.wait_for(lambda: self._cancelled or not self._running, self._timeout)
-            while self._running:
-                self._cancelled = True
-                self._connection.interrupt()
-                self._state.wait_for(lambda: not self._running, _AGAIN)
+            while self._state.wait_for(lambda: self._running or self._closed) and not self._closed:
+                self._watch_one(self._number)
+
+    def _watch_one(self, number: int) -> None:
+        def over() -> bool:
+            return self._number != number or not self._running
+
+        self._state.wait_for(lambda: over() or self._cancelled, self._timeout)
+        while not over():
+            self._cancelled = True
+            self._connection.interrupt()
+            self._state.wait_for(over, _AGAIN)
 
 
 class DuckDBOuterEngine(DuckDBEngine):

@@ -14,23 +14,20 @@ Keys. For each (unit, key) the row of lowest rank is kept; a NULL in a key count
 rows only: refusing the data because one unit repeats a key would tell an exact bit about that unit.
 
 Ranks. Rows of a unit are ordered by a keyed hash of (unit, content, ordinal), where content is the stored row with the
-columns of its key and the ordinal numbers equal rows, which are interchangeable. The content is represented by two
-64-bit hashes with different salts and different column orders; strings enter them by their lengths and by a keyed MD5,
-as collisions of DuckDB's own hash of strings can hold under every salt. Two different rows of a unit tie only where
-all 128 bits agree: for m rows with probability about m^2 / 2^129. Every hash is taken of a hash: a single
-`hash(salt, x)` in DuckDB is an XOR with a constant, so orders under different salts would be related.
+columns of its key and the ordinal numbers equal rows, which are interchangeable. `content.py` says why two different
+rows of a unit tie with probability 2^-128 at most, even where somebody chose them to tie.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import duckdb
 
-from dpsql.policy.facts import Kind, TableFacts
+from dpsql.policy.facts import TableFacts
 from dpsql.policy.model import Path, Policy, Reference
+from dpsql.vault.content import content_hashes, surrogate
 from dpsql.vault.mapping import quoted, values_list
 from dpsql.vault.report import TableReport
 from dpsql.vault.source import ROWID, Found, mismatch
@@ -84,12 +81,7 @@ class _Maker:
         self._connection = connection
         self._names = (f"work_{n}" for n in range(1_000_000))
         self.found = {name: self._staged(one) for name, one in found.items()}
-        self._unit_salt, self._text_salt = (
-            hashlib.sha256(salt + label).hexdigest()[:32] for label in (b"unit", b"text")
-        )
-        self._salts = tuple(
-            int.from_bytes(hashlib.sha256(salt + label).digest()[:8], "big") for label in (b"first", b"second")
-        )
+        self._salt = salt
         self._keys: dict[str, tuple[str, bool]] = {}  # table -> (temporary table of keys and units, one key, two units)
         self._units = ""
 
@@ -174,7 +166,7 @@ class _Maker:
             )
         self._run(f"DROP TABLE {ranked}")
         if self._number(f"SELECT count(*) FROM {target}") != kept:
-            raise AssertionError("rows were lost between ranking and writing")
+            raise RuntimeError("rows were lost between ranking and writing")
         return replace(report, kept=kept, without_unit=report.read - owners, copies=rows - owners, repeated=rows - kept)
 
     def _owned(self, one: Found) -> tuple[str, bool]:
@@ -196,8 +188,7 @@ class _Maker:
                 f"SELECT {f.unit[0]} AS v FROM {f.relation} AS s" for f in self.found.values() if f.unit is not None
             )
             self._run(
-                f"CREATE TEMP TABLE {self._units} AS SELECT v AS k0, CAST(md5_number('{self._unit_salt}' ||"
-                f" CAST(v AS VARCHAR)) & {2**63 - 1} AS BIGINT) AS unit"
+                f"CREATE TEMP TABLE {self._units} AS SELECT v AS k0, {surrogate('v', self._salt)} AS unit"
                 f" FROM (SELECT DISTINCT v FROM ({columns}) WHERE v IS NOT NULL)"
             )
             if self._number(f"SELECT count(*) - count(DISTINCT unit) FROM {self._units}"):
@@ -219,23 +210,15 @@ class _Maker:
 
     def _placed(self, one: Found, owned: str) -> str:
         """Each row once per unit that owns it: where it stood, the unit, two hashes of its content, its key."""
-        columns = list(one.columns.values())
-        stored = [r.stored for r in columns] + [key for key in one.key if key not in {r.stored for r in columns}]
-        kinds = [r.type.kind for r in columns] + [None] * (len(stored) - len(columns))
-        texts = [f"c{n}" for n, kind in enumerate(kinds) if kind is Kind.VARCHAR]
-        texts += [f"CAST(c{n} AS VARCHAR)" for n, kind in enumerate(kinds) if kind is None]
-        parts = [f"c{n}" for n, kind in enumerate(kinds) if kind not in (Kind.VARCHAR, None)]
-        parts += [f"strlen({text})" for text in texts]
-        if texts:
-            parts += [f"CAST(m & {2**64 - 1} AS UBIGINT)", "CAST(m >> 64 AS UBIGINT)"]
-        digest = f", md5_number(concat('{self._text_salt}', {', '.join(texts)})) AS m" if texts else ""
+        values = {reading.stored: reading.type for reading in one.columns.values()}
+        stored = list(values) + [key for key in one.key if key not in values]
+        types = list(values.values()) + [None] * (len(stored) - len(values))
+        first, second, digest = content_hashes(types, self._salt)
         keys = "".join(f", c{stored.index(key)} AS k{n}" for n, key in enumerate(one.key))
-        values = "".join(f", {sql} AS c{n}" for n, sql in enumerate(stored))
-        first, second = self._salts
+        columns = "".join(f", {sql} AS c{n}" for n, sql in enumerate(stored))
         return (
-            f"SELECT rid, unit, hash({first}::UBIGINT, unit, {', '.join(parts)}) AS h1,"
-            f" hash({second}::UBIGINT, {', '.join(reversed(parts))}, unit) AS h2{keys}"
-            f" FROM (SELECT *{digest} FROM (SELECT {one.number} AS rid, p.unit AS unit{values} FROM {owned}))"
+            f"SELECT rid, unit, {first} AS h1, {second} AS h2{keys}"
+            f" FROM (SELECT *, {digest} AS m FROM (SELECT {one.number} AS rid, p.unit AS unit{columns} FROM {owned}))"
         )
 
     # ---- shared
