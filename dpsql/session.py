@@ -65,6 +65,7 @@ class Session:
         self.policy, self.snapshot = policy, snapshot
         self.settings = Settings(policy)
         self._engines, self._ledger = engines, ledger
+        self._key_counts: dict[tuple[str, int | None], int] = {}  # public tables do not change within a snapshot
 
     # -- the path of one query ----------------------------------------------------------------------------------
 
@@ -143,11 +144,15 @@ class Session:
 
     def _count_keys(self, keys: PublicKeys, limit: int | None) -> int:
         """How many public keys there are: the one question that planning asks of the public tables."""
-        sealed = count_keys_sql(keys.tree, limit)
-        try:
-            return int(self._engines.outer.run(sealed.text, {}).column(0)[0].as_py())
-        except EngineFailure:
-            raise refusal("DP901", "the public keys cannot be listed") from None
+        asked = (keys.tree.sql(dialect="duckdb"), limit)
+        if asked not in self._key_counts:
+            sealed = count_keys_sql(keys.tree, limit)
+            try:
+                counted = self._engines.outer.run(sealed.text, {})
+            except EngineFailure:
+                raise refusal("DP901", "the public keys cannot be listed") from None
+            self._key_counts[asked] = int(counted.column(0)[0].as_py())
+        return self._key_counts[asked]
 
     def _bind(self, priced: PrivatePlan, rewritten: Rewritten) -> None:
         """Let the outer engine bind the outer SQL over empty releases: its mistakes are found before they cost."""

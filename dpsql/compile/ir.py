@@ -156,10 +156,12 @@ class Measure:
 @dataclass(frozen=True, slots=True)
 class PublicKeys:
     """The public relation of group keys: `tree` is a SELECT over public tables and literals whose columns are
-    k1, k2, ... in order and whose rows are distinct. `inferred`: whether MAX_INFERRED_KEYS applies."""
+    k1, k2, ... in order and whose rows are distinct. `inferred`: whether MAX_INFERRED_KEYS applies. `count`: its rows
+    where the compiler knows them, so that no engine has to be asked."""
 
     tree: exp.Select
     inferred: bool
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ class _Builder:
         inner = [c for j in block.joins if j.kind == "INNER" for c in conjuncts(j.on)]
         self.predicates = inner + list(conjuncts(block.where))
         self.inferred = False
+        self.count: int | None = 1  # of the product of domains; None once a table gives one of them
         self.relations: list[exp.Expr] = []
         self.stands_for: dict[tuple[str, str], exp.Expr] = {}  # private key column -> column of its domain
         self.used: list[str] = []  # public aliases in the relation
@@ -65,7 +66,8 @@ class _Builder:
             tree = tree.from_(relation) if i == 0 else tree.join(relation, join_type="CROSS")
         if where:
             tree = tree.where(*(wrapped(w) for w in where))
-        return PublicKeys(tree, self.inferred)
+        known = self.count if not self.used and not where else None
+        return PublicKeys(tree, self.inferred, known)
 
     def _add_public_tables(self) -> None:
         """The public tables that the keys read, and those that join with them by public columns alone."""
@@ -111,7 +113,10 @@ class _Builder:
         declared = self._declared(group.tree)
         if values is not None:
             self.inferred = self.inferred or declared != "values"
+            if self.count is not None:
+                self.count *= len(values) + facts.nullable
             return _values(values, facts.type, nullable=facts.nullable)
+        self.count = None
         if isinstance(declared, tuple):
             table, target = declared
             source = exp.select(exp.column(exp.to_identifier(target, quoted=True))).from_(_scan(table)).distinct()

@@ -147,7 +147,8 @@ def _count(release: Release, count_keys: CountKeys) -> int:
     if release.public_keys is None:
         return 1
     most = MAX_INFERRED_KEYS if release.public_keys.inferred else None
-    keys = count_keys(release.public_keys, most)
+    known = release.public_keys.count
+    keys = known if known is not None else count_keys(release.public_keys, most)
     if most is not None and keys > most:
         reason = f"the statement has more than {most} possible groups"
         raise refusal("DP207", reason, span=release.span, repair="restrict the keys in WHERE: IN (...) or BETWEEN")
