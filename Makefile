@@ -88,12 +88,14 @@ check: $(VENV)/installed-dev
 
 # ------------------------------------------------------------------------------------------------------ bench
 
-BENCH := XDG_STATE_HOME=$(CURDIR)/build/bench/state XDG_CACHE_HOME=$(CURDIR)/build/bench/cache
+# Each database has a home of its own: an account belongs to one.
+BENCH  = XDG_STATE_HOME=$(CURDIR)/build/bench-$(1) XDG_CACHE_HOME=$(CURDIR)/build/bench-$(1)
 
 bench: $(VENV)/installed-dev
 	@$(BIN)/python -m bench.data 1 build/tpch-1.duckdb
-	@$(BENCH) $(BIN)/python -m bench.tpch build/tpch-1.duckdb
-	@$(BENCH) $(BIN)/python -m bench.overhead
+	@$(call BENCH,1) $(BIN)/python -m bench.tpch build/tpch-1.duckdb
+	@$(BIN)/python -m bench.data 0.01 build/tpch-0.01.duckdb
+	@$(call BENCH,0.01) $(BIN)/python -m bench.overhead build/tpch-0.01.duckdb
 
 # ------------------------------------------------------------------------------------------------------- care
 
