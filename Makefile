@@ -1,4 +1,4 @@
-# The whole house in six words: make demo, test, check, audit, bench, clean.
+# The whole house in a few words: make demo, test, check, audit, bench, clean.
 #
 # Every target sets up what it needs and nothing that is there already: a stamp file stands for each step, so a second
 # `make demo` asks no network and a change of pyproject.toml or constraints.txt brings the environment up to date.
@@ -6,6 +6,7 @@
 
 PYTHON ?= python3
 VENV   := .venv
+EXTRAS := test,dev
 BIN    := $(VENV)/bin
 LOG    := build/setup.log
 # hatchling builds in the environment itself, so that its version is pinned too.
@@ -18,12 +19,13 @@ QUIET   := >> $(LOG) 2>&1 || { tail -n 30 $(LOG); echo "setup failed; all of it:
 .PHONY: help demo test test-fast check audit bench clean constraints
 
 help:
-	@echo "make demo    set up, prepare two real data sets and ask them private questions"
-	@echo "make test    the tests, in some minutes"
-	@echo "make check   style, types and the import rules"
-	@echo "make audit   the long tests"
-	@echo "make bench   the measurements, beside plain DuckDB"
-	@echo "make clean   remove all that was made, the demo's budget included"
+	@echo "make demo       set up, prepare two real data sets and ask them private questions"
+	@echo "make test       the tests, in some minutes"
+	@echo "make test-fast  those that parse, with the compiled parser"
+	@echo "make check      style, types and the import rules"
+	@echo "make audit      the long tests"
+	@echo "make bench      the measurements, beside plain DuckDB"
+	@echo "make clean      remove all that was made, the demo's budget included"
 
 # ------------------------------------------------------------------------------------------------ environment
 
@@ -48,7 +50,7 @@ $(VENV)/installed-data: constraints.txt | $(VENV)/installed
 
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "setting up the tests and tools (once) ..."
-	@$(INSTALL) -e '.[test,dev]' $(QUIET)
+	@$(INSTALL) -e '.[$(EXTRAS)]' $(QUIET)
 	@touch $@
 
 # ------------------------------------------------------------------------------------------------------- demo
@@ -73,8 +75,16 @@ demo: $(VENV)/installed $(VENV)/installed-data build/grocery.duckdb build/cdnow.
 # Two workers, each with DuckDB on one thread (tests/conftest.py): as fast as it gets on two cores.
 WORKERS ?= 2
 
+TESTS   ?= tests
+
 test: $(VENV)/installed-dev $(VENV)/installed-data
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(TESTS)
+
+# With the compiled parser, in an environment of its own: the same text must be read, refused and sealed alike.
+FAST_TESTS := $(wildcard tests/compile tests/semantics tests/attacks)
+
+test-fast:
+	@$(MAKE) --no-print-directory VENV=.venv-fast EXTRAS=test,fast TESTS="$(FAST_TESTS)" test
 
 audit: $(VENV)/installed-dev $(VENV)/installed-data
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m audit --timeout 0
@@ -92,6 +102,7 @@ check: $(VENV)/installed-dev
 BENCH  = XDG_STATE_HOME=$(CURDIR)/build/bench-$(1) XDG_CACHE_HOME=$(CURDIR)/build/bench-$(1)
 
 bench: $(VENV)/installed-dev
+	@$(BIN)/python -m bench.noise
 	@$(BIN)/python -m bench.data 1 build/tpch-1.duckdb
 	@$(call BENCH,1) $(BIN)/python -m bench.tpch build/tpch-1.duckdb
 	@$(BIN)/python -m bench.data 0.01 build/tpch-0.01.duckdb
@@ -107,4 +118,4 @@ constraints:
 	@cp build/pins/txt constraints.txt && rm -rf build/pins
 
 clean:
-	@rm -rf build .venv .venv-*  .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf build .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
