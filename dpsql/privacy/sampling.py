@@ -183,8 +183,7 @@ def _coins_of(multiples: npt.NDArray[np.uint64], s: int, t: int, words: Words) -
     doubtful &= u - low <= np.uint64(2 * _MARGIN)  # u >= low here: no wrap
     for i in np.flatnonzero(doubtful).tolist():
         p = int(multiples[i]) * s
-        heads[i] = p == 0 or _continue(int(u[i]), p, t, words)
-    heads[multiples == 0] = True  # gamma = 0 apart: u can exceed lo, and exp(-0) = 1 is certain
+        heads[i] = p == 0 or _continue(int(u[i]), p, t, words)  # p = 0 is never tails, its u at most in doubt
     return heads
 
 

@@ -129,6 +129,13 @@ def test_one_draw_is_u_plus_blocks_with_a_sign(u: int, heads: int, minus: bool, 
     assert discrete_laplace(1, Fraction(10), words).tolist() == [value]
 
 
+def test_a_block_is_the_widest_power_of_two_within_the_scale() -> None:
+    """So that no gamma exceeds 1, for which the bounds are proved: scale 4/3 has block 1, whose U has no bits."""
+    assert discrete_laplace(1, Fraction(4, 3), script([1 << 63, TAIL])).tolist() == [0]
+    assert discrete_laplace(1, Fraction(4, 3), script([1 << 63, HEAD, HEAD, TAIL])).tolist() == [2]
+    assert discrete_laplace(1, Fraction(2), script([1 << 63, HEAD, TAIL])).tolist() == [1]
+
+
 def test_a_rejected_u_and_a_negative_zero_begin_again() -> None:
     rejected = [first_word(6, 3, False), TAIL]
     negative_zero = [first_word(0, 3, True), TAIL]
@@ -164,6 +171,15 @@ def test_what_int64_cannot_hold_comes_as_python_integers() -> None:
     assert -many[0] > 2**62
     assert (-many[0] - 3) % block == 0
     assert many[1:].tolist() == [-3] * 12
+
+
+def test_a_run_of_heads_goes_on_where_a_block_of_coins_ends() -> None:
+    """Cutting it there would make long runs rarer than they are. For two runs 18 coins are read, then 14 at a time."""
+    coins = [[TAIL, *[HEAD] * 17], [HEAD] * 14, [HEAD, HEAD, *[TAIL] * 12]]
+    words = script([coin for block in coins for coin in block])
+    assert sampling._runs(2, 1, 1, words).tolist() == [0, 17 + 14 + 2]
+    with pytest.raises(IndexError):
+        words.one()
 
 
 def test_the_first_candidates_decide_where_more_are_drawn() -> None:

@@ -112,6 +112,16 @@ def test_noise_differs_after_a_fork() -> None:
     assert not set(ours.tolist()) & set(theirs.tolist())
 
 
+def test_each_thread_has_words_of_its_own() -> None:
+    held = [system_words()]
+    other = threading.Thread(target=lambda: held.append(system_words()))
+    other.start()
+    other.join()
+    assert len(held) == 2
+    assert held[1] is not held[0]
+    assert system_words() is held[0]
+
+
 def test_threads_share_no_word() -> None:
     start = threading.Barrier(8)
 
