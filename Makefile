@@ -66,8 +66,11 @@ REFUSED_ON_PURPOSE := || [ $$? -eq 3 ]
 
 demo: $(VENV)/installed $(VENV)/installed-data build/grocery.duckdb build/cdnow.duckdb
 	@$(DEMO) $(BIN)/dpsql prepare policies/grocery.toml build/grocery.duckdb
+	@echo
 	@$(RUN) --policy policies/grocery.toml --database build/grocery.duckdb examples/grocery.sql $(REFUSED_ON_PURPOSE)
+	@echo
 	@$(DEMO) $(BIN)/dpsql prepare policies/cdnow.toml build/cdnow.duckdb
+	@echo
 	@$(RUN) --policy policies/cdnow.toml --database build/cdnow.duckdb examples/cdnow.sql
 
 # ------------------------------------------------------------------------------------------------------ tests

@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,33 +30,40 @@ STATEMENT = "SELECT o_orderpriority, COUNT(*) AS n FROM orders WHERE o_totalpric
 
 
 class Stopwatch:
-    """Adds up the time that an engine's `run` takes."""
+    """Times an engine's `run`, in place: wall time, and time on the processor in this thread."""
 
     def __init__(self, engine: DuckDBEngine):
-        self.seconds, self._run = 0.0, engine.run
-        engine.run = self.run  # type: ignore[method-assign] # the engine in use, timed in place
+        self.wall = self.processor = 0.0
+        self._run = engine.run
+        engine.run = self.run  # type: ignore[method-assign]
 
     def run(self, sql: str) -> pa.Table:
-        start = time.perf_counter()
+        wall, processor = time.perf_counter(), time.thread_time()
         try:
             return self._run(sql)
         finally:
-            self.seconds += time.perf_counter() - start
+            self.wall += time.perf_counter() - wall
+            self.processor += time.thread_time() - processor
 
 
-def overheads(session: Session, watch: Stopwatch) -> list[tuple[float, float]]:
-    """(everything but the engine, the part of it before the charge), in ms, statement by statement."""
-    found = []
-    for number in range(WARM_UP + STATEMENTS):
-        sql = STATEMENT.format(limit=100_000 + number)
-        watch.seconds = 0.0
-        start = time.perf_counter()
-        session.execute(sql)
-        whole = time.perf_counter() - start - watch.seconds
-        start = time.perf_counter()
-        session.compile(sql)
-        found.append((whole * 1e3, (time.perf_counter() - start) * 1e3))
-    return found[WARM_UP:]
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """One statement, in seconds, the private engine's run left out."""
+
+    whole: float
+    processor: float
+    compiling: float
+
+
+def measure(session: Session, watch: Stopwatch, sql: str) -> Overhead:
+    watch.wall = watch.processor = 0.0
+    wall, processor = time.perf_counter(), time.thread_time()
+    session.execute(sql)
+    whole = time.perf_counter() - wall - watch.wall
+    computing = time.thread_time() - processor - watch.processor
+    wall = time.perf_counter()
+    session.compile(sql)
+    return Overhead(whole, computing, time.perf_counter() - wall)
 
 
 def main() -> None:
@@ -67,13 +75,17 @@ def main() -> None:
         closing(open_session(POLICY, path, ledger=Path(folder) / "ledger.sqlite")) as session,
     ):
         session.execute("SET epsilon = 0.01")
-        found = overheads(session, Stopwatch(session._engines.private))
-    whole, compiling = (statistics.median(column) for column in zip(*found, strict=True))
-    slow = statistics.quantiles([w for w, _ in found], n=20)[-1]
+        watch = Stopwatch(session._engines.private)
+        statements = [STATEMENT.format(limit=100_000 + number) for number in range(WARM_UP + STATEMENTS)]
+        found = [measure(session, watch, sql) for sql in statements][WARM_UP:]
+    whole = statistics.median(one.whole for one in found) * 1e3
+    processor = statistics.median(one.processor for one in found) * 1e3
+    compiling = statistics.median(one.compiling for one in found) * 1e3
+    slow = statistics.quantiles([one.whole for one in found], n=20)[-1] * 1e3
     verdict = "met" if whole <= AT_MOST_MS else "missed"
     print(f"one-table statement, {STATEMENTS} times, all but the engine:")
-    print(f"median {whole:.1f} ms (at most {AT_MOST_MS}: {verdict}), 19 of 20 within {slow:.1f} ms;", end=" ")
-    print(f"compiling is {compiling:.1f} ms of it")
+    print(f"median {whole:.1f} ms (at most {AT_MOST_MS}: {verdict}), 19 of 20 within {slow:.1f} ms;")
+    print(f"{processor:.1f} ms of the median on the processor; compiling alone takes {compiling:.1f} ms")
 
 
 if __name__ == "__main__":
