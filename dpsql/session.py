@@ -17,6 +17,8 @@ the strategy, every message and every type are decided there, so none of them ca
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -30,7 +32,7 @@ from dpsql.compile.parse import Parameters, parse
 from dpsql.compile.plan import PrivatePlan, check, plan
 from dpsql.compile.resolve import resolve
 from dpsql.compile.rewrite import Rewritten, count_keys_sql, rewrite
-from dpsql.errors import Error, located, refusal
+from dpsql.errors import Error, Span, located, refusal
 from dpsql.explain import explain
 from dpsql.ledger import Balance, Charge, Ledger
 from dpsql.owner import open_account, snapshot_for
@@ -65,12 +67,15 @@ class Session:
         self.policy, self.snapshot = policy, snapshot
         self.settings = Settings(policy)
         self._engines, self._ledger = engines, ledger
+        self._cancelled = False  # set by any thread; for the time before an engine runs
         self._key_counts: dict[tuple[str, int | None], int] = {}  # public tables do not change within a snapshot
 
     # -- the path of one query ----------------------------------------------------------------------------------
 
     def execute(self, sql: str, parameters: Parameters | None = None, *, name: str = "") -> Answer:
         """Answer one statement. Raises dpsql.Error; DP1xx, DP2xx and DP4xx mean that nothing was charged."""
+        self._cancelled = False
+        _check_text(sql)
         try:
             match statements.read(sql):
                 case statements.Select():
@@ -78,6 +83,8 @@ class Session:
                 case statements.Explain(text=text):
                     return shows.of_lines("explain", self.explain(text, parameters))
                 case other:
+                    if parameters:
+                        raise refusal("DP003", "this statement takes no parameters", repair="write the value itself")
                     return self._command(other)
         except Error as error:
             raise located(error, sql, name) from None
@@ -122,6 +129,8 @@ class Session:
                 missing.append((fingerprint, planned, sealed))
         price = sum((planned.epsilon for _, planned, _ in missing), Fraction(0))
         if missing:
+            if self._cancelled:
+                raise refusal("DP501", "the statement was interrupted before it was charged")
             charge = Charge(
                 epsilon=price,
                 delta=Fraction(0),
@@ -132,6 +141,8 @@ class Session:
             )
             identity = self._ledger.charge(charge)
             try:
+                if self._cancelled:  # while the charge was written; once the engine runs, it hears of it itself
+                    raise EngineFailure("cancelled before it started", interrupted=True)
                 new = {f: (p.release.name, release(self._engines.private, s, p)) for f, p, s in missing}
             except EngineFailure as failure:
                 self._ledger.fail(identity)
@@ -178,17 +189,20 @@ class Session:
 
     def explain(self, sql: str, parameters: Parameters | None = None) -> str:
         """The plan of a statement, both SQLs, its price and expected error. Free."""
+        _check_text(sql)
         compiled = self.compile(sql, parameters)
         return explain(compiled.plan, compiled.rewritten)
 
     def _command(self, command: statements.Statement) -> Answer:
         """SET, RESET, SHOW, DESCRIBE: answered from the policy, the settings and the ledger."""
         match command:
-            case statements.Set(name=name, value=value):
-                self.settings.set(name, value)
+            case statements.Set(name=name, value=value, name_span=name_span, value_span=value_span):
+                with _at(value_span if name in self.settings else name_span):
+                    self.settings.set(name, value)
                 return shows.nothing()
-            case statements.Reset(name=name):
-                self.settings.reset(name)
+            case statements.Reset(name=name, span=span):
+                with _at(span):
+                    self.settings.reset(name)
                 return shows.nothing()
             case statements.Show(what="budget"):
                 return shows.of_budget(self.policy, self.budget())
@@ -196,12 +210,14 @@ class Session:
                 return shows.of_settings(self.settings)
             case statements.Show():
                 return shows.of_tables(self.policy)
-            case statements.Describe(table=table):
-                return shows.of_columns(self.policy, self.snapshot.facts, table)
+            case statements.Describe(table=table, span=span):
+                with _at(span):
+                    return shows.of_columns(self.policy, self.snapshot.facts, table)
         raise refusal("DP103", "this is not a statement that dpsql answers")
 
     def statements(self, script: str, name: str = "") -> list[str]:
         """The statements of a script, each padded so that positions count in the script."""
+        _check_text(script)
         try:
             return [source.padded for source in statements.split(script)]
         except Error as error:
@@ -217,6 +233,7 @@ class Session:
 
     def cancel(self) -> None:
         """Interrupt the running statement, from another thread. Its charge stays."""
+        self._cancelled = True
         self._engines.private.cancel()
         self._engines.outer.cancel()
 
@@ -224,6 +241,22 @@ class Session:
         """Close engines and ledger. Idempotent."""
         self._engines.close()
         self._ledger.close()
+
+
+def _check_text(sql: object) -> None:
+    """Whoever calls from Python can hand over anything."""
+    if not isinstance(sql, str):
+        raise refusal("DP101", f"a statement is a str, not {type(sql).__name__}")
+
+
+@contextmanager
+def _at(span: Span | None) -> Iterator[None]:
+    """Errors of what a command asks for point at it."""
+    try:
+        yield
+    except Error as error:
+        error.span = error.span or span
+        raise
 
 
 def open_session(
