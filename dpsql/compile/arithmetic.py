@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from fractions import Fraction
 
 from sqlglot import exp
@@ -32,7 +31,7 @@ from dpsql.compile.kinds import (
     settled,
     words,
 )
-from dpsql.compile.literals import INT64, INT128, cast, is_literal, literal
+from dpsql.compile.literals import INT64, INT128, cast, decimal_of, is_literal, literal
 from dpsql.compile.ranges import (
     EVERYTHING,
     Interval,
@@ -304,7 +303,7 @@ def _typed(value: Fraction | None, type_: SqlType) -> Value | None:
     if type_.kind is Kind.INTEGER:
         return int(value)
     if type_.kind is Kind.DECIMAL:
-        return Decimal((value * 10**type_.scale).numerator).scaleb(-type_.scale)
+        return decimal_of(value, type_.scale)
     raise Unsure
 
 

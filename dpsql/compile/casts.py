@@ -31,7 +31,7 @@ from dpsql.compile.kinds import (
     spelled,
     words,
 )
-from dpsql.compile.literals import INT64, INT128, cast, date_of, timestamp_of, try_cast
+from dpsql.compile.literals import INT64, INT128, cast, date_of, decimal_of, timestamp_of, try_cast
 from dpsql.compile.ranges import EVERYTHING, Interval, Unsure, facts_of, floating, held, known, mapped, monotone
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind, SqlType
@@ -248,7 +248,7 @@ def _fixed(value: Value, unit: Fraction, target: SqlType) -> Value | None:
     if not isinstance(value, int | Decimal):
         raise Unsure
     units = _away(Fraction(value) / unit)
-    return Decimal(int(units)).scaleb(-target.scale) if abs(units) < 10**target.width else None
+    return decimal_of(units * unit, target.scale) if abs(units) < 10**target.width else None
 
 
 def _away(value: Fraction) -> Fraction:

@@ -136,7 +136,7 @@ def connect(node: type[exp.Expr], several: Sequence[Scalar], span: Span | None) 
     nullable = any(s.facts.nullable for s in several)
     tree = several[0].tree
     for s in several[1:]:
-        tree = node(this=_operand(node, tree), expression=_operand(node, s.tree))
+        tree = node(this=_operand(node, tree, left=True), expression=_operand(node, s.tree, left=False))
     return settled(tree, facts_of(BOOLEAN, domain=domain or None, nullable=nullable), several, span)
 
 
@@ -158,10 +158,10 @@ def condition(a: Scalar, what: str) -> Scalar:
     )
 
 
-def _operand(parent: type[exp.Expr], tree: exp.Expr) -> exp.Expr:
-    """AND binds tighter than OR; chains of one connector stay flat."""
-    flat = type(tree) is parent or type(tree) is exp.And
-    return exp.Paren(this=tree) if isinstance(tree, exp.Connector) and not flat else tree
+def _operand(parent: type[exp.Expr], tree: exp.Expr, *, left: bool) -> exp.Expr:
+    """AND binds tighter than OR, and both group to the left."""
+    bare = not isinstance(tree, exp.Connector) or (left and type(tree) is parent)
+    return tree if bare or (parent is exp.Or and type(tree) is exp.And) else exp.Paren(this=tree)
 
 
 def _truth(domain: list[Value] | None, *arguments: Scalar) -> Facts:

@@ -118,13 +118,25 @@ def extract(part: str, a: Scalar, span: Span | None) -> Scalar:
     else:
         least, most = _LIMITS[part]
         exact = holds = Interval(Fraction(least), Fraction(most))
-    tree = exp.Extract(this=exp.Var(this=_WRITTEN.get(part, part.upper())), expression=a.tree)
+    tree = _NODES[part](this=a.tree)
     nullable = a.facts.nullable or not held(a.facts).is_bounded
     return settled(tree, facts_of(INTEGER, exact, holds, domain=domain, nullable=nullable), [a], span)
 
 
-_WRITTEN = {"dow": "DAYOFWEEK", "doy": "DAYOFYEAR"}
-"""Parts that sqlglot spells in another way than DuckDB's manual."""
+_NODES: dict[str, type[exp.Expr]] = {
+    "year": exp.Year,
+    "quarter": exp.Quarter,
+    "month": exp.Month,
+    "week": exp.Week,
+    "day": exp.Day,
+    "dow": exp.DayOfWeek,
+    "isodow": exp.DayOfWeekIso,
+    "doy": exp.DayOfYear,
+    "hour": exp.Hour,
+    "minute": exp.Minute,
+    "second": exp.Second,
+}
+"""The functions, not EXTRACT: of an argument that is always NULL, DuckDB types EXTRACT as a DOUBLE."""
 
 
 def truncate(unit: str, a: Scalar, span: Span | None) -> Scalar:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
-from decimal import Decimal
 from fractions import Fraction
 
 from sqlglot import exp
@@ -177,7 +176,7 @@ def value_as(value: Value, target: SqlType) -> Value | None:
     if kind is not Kind.DECIMAL or (exact * 10**target.scale).denominator != 1:
         return None
     fits = abs(exact) * 10**target.scale < 10**target.width
-    return Decimal(decimal_of(exact, target.scale)) if fits else None
+    return decimal_of(exact, target.scale) if fits else None
 
 
 def unify(scalars: Sequence[Scalar], what: str) -> tuple[SqlType, list[Scalar]]:

@@ -75,7 +75,9 @@ def literal(value: Value, target: SqlType) -> exp.Expr:
     if kind is Kind.INTEGER:
         number = int(value)  # type: ignore[arg-type]
         return cast(_number(str(number)), target if INT64[0] <= number <= INT64[1] else "HUGEINT")
-    return cast(_number(f"{decimal_of(Fraction(value), target.scale):f}"), target)  # type: ignore[arg-type]
+    text = f"{decimal_of(Fraction(value), target.scale):f}"  # type: ignore[arg-type]
+    # DuckDB reads a number of more digits as a DOUBLE; the 0 before the point counts as one.
+    return cast(_number(text) if len(text.lstrip("-")) <= 39 else exp.Literal.string(text), target)
 
 
 def null(target: SqlType) -> exp.Expr:
@@ -93,7 +95,9 @@ def is_literal(tree: exp.Expr) -> bool:
 
 
 def decimal_of(value: Fraction, scale: int) -> Decimal:
-    """A multiple of 10^-scale as a Decimal with exactly `scale` digits after the point (any width)."""
+    """A multiple of 10^-scale as a Decimal with exactly `scale` digits after the point.
+
+    Every other way to a Decimal, even a minus, rounds to the 28 digits of the context."""
     units = value * 10**scale
     assert units.denominator == 1
     sign, number = (1, -units.numerator) if units < 0 else (0, units.numerator)

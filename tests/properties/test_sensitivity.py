@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from tests.properties.checks import SOUND, examine, explore, people, rows
 
 STATEMENTS = 20
-NEIGHBOURS = 5
+NEIGHBOURS = 9
 
 
 @pytest.mark.parametrize("shard", range(4))
 def test_no_unit_moves_an_answer_too_far(shard: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     total = [0, 0]
 
-    @settings(max_examples=5, phases=[Phase.generate], database=None)
+    @settings(max_examples=3, phases=[Phase.generate], database=None)
     @given(st.integers(0, 2**48))
     def run(seed: int) -> None:
         folder = tmp_path / os.urandom(8).hex()
@@ -35,7 +35,7 @@ def test_no_unit_moves_an_answer_too_far(shard: int, tmp_path: Path, monkeypatch
         total[0], total[1] = total[0] + pairs, total[1] + pairs * answered
 
     run()
-    assert total[0] >= 15, "most worlds have several units to remove"
+    assert total[0] >= 12, "most worlds have several units to remove"
     assert total[1] >= 10 * total[0], "most statements are answered"
 
 

@@ -1,0 +1,276 @@
+"""Rows that break things, and the functions to give them to: what `test_total_forms` runs.
+
+The values: NaN, infinities, the ends of every type, NULL, empty and long text, dates beyond the calendar. The
+functions: what an analyst may write, as templates whose holes name a pool of arguments.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from datetime import date, datetime
+from fractions import Fraction
+from itertools import product
+
+from dpsql.compile.ir import Facts, Scope
+from dpsql.policy.facts import Kind, SqlType
+
+Column = tuple[SqlType, object, object, list[str]]
+"""Type, lower and upper bound, and values, as text that DuckDB casts to the type."""
+
+_MOST, _TINY, _NINES = 2**63 - 1, "5e-324", "9" * 28 + ".9999999999"
+INFINITE = ("infinity", "-infinity", "nan", "inf", "-inf")
+
+
+def _column(kind: Kind, values: str, lo: object = None, hi: object = None, digits: tuple[int, int] = (0, 0)) -> Column:
+    lo, hi = (Fraction(end) if isinstance(end, int) else end for end in (lo, hi))
+    return SqlType(kind, *digits), lo, hi, values.split("|")
+
+
+COLUMNS: dict[str, Column] = {
+    "i": _column(Kind.INTEGER, f"0|1|-1|2|7|{_MOST}|{-_MOST - 1}|{2**31}|-86400"),
+    "j": _column(Kind.INTEGER, "-3|-2|-1|0|1|5|7", -3, 7),
+    "k": _column(Kind.INTEGER, "0|1|10|999999999|1000000000", 0, 10**9),
+    "p": _column(Kind.DECIMAL, "0|0.01|1.50|104950.00|99.99|901.05", 0, 104950, (15, 2)),
+    "d": _column(Kind.DECIMAL, "0|0.01|0.05|0.10", 0, Fraction(1, 10), (15, 2)),
+    "v": _column(Kind.DECIMAL, f"0|0.001|-0.001|0.5|-2.5|{'9' * 15}.999|-{'9' * 15}.999", digits=(18, 3)),
+    "w": _column(Kind.DECIMAL, f"0|1e-10|-0.5|{_NINES}|-{_NINES}", digits=(38, 10)),
+    "x": _column(Kind.DOUBLE, f"nan|inf|-inf|1e308|-1e308|{_TINY}|-0.0|0|0.1|2.5|1e18"),
+    "y": _column(Kind.DOUBLE, f"-1.5|0|-0.0|0.1|33.333333333333336|99.5|100|{_TINY}", Fraction(-3, 2), 100),
+    "b": _column(Kind.BOOLEAN, "true|false"),
+    "s": _column(
+        Kind.VARCHAR,
+        "| |a|A b|12|-1e400|nan|inf|2020-02-30|2020-01-31|infinity|ÄßİẞK|👨‍👩‍👧é|true|" + "ab%_'\"\\" * 400,
+    ),
+    "c": _column(Kind.VARCHAR, "|x|Yes no|ab%_"),
+    "dt": _column(
+        Kind.DATE,
+        "infinity|-infinity|5881580-07-10|5877642-06-25 (BC)|0001-01-01|9999-12-31|2020-02-29|1969-12-31|10000-01-01",
+    ),
+    "de": _column(Kind.DATE, "1992-01-01|1996-02-29|1995-12-31|1998-12-31", date(1992, 1, 1), date(1998, 12, 31)),
+    "ts": _column(
+        Kind.TIMESTAMP,
+        "infinity|-infinity|290309-12-22 (BC) 00:00:00|294247-01-10 04:00:54.775806|1970-01-01 00:00:00.000001"
+        "|2020-02-29 23:59:59.9",
+    ),
+    "te": _column(
+        Kind.TIMESTAMP,
+        "2019-12-30 00:00:00|2020-02-29 23:59:59.999999|2020-01-31 12:30:45|2020-03-01 00:00:00",
+        datetime(2019, 12, 30),
+        datetime(2020, 3, 1),
+    ),
+}
+_DOMAINS = {"c": ("", "Yes no", "ab%_", "x")}
+
+
+def scope() -> Scope:
+    """The facts of the columns, all nullable. Facts of DATE and text columns are as a policy makes them."""
+    return {
+        ("t", name): Facts(type_, lo, hi, _DOMAINS.get(name), nullable=True)  # type: ignore[arg-type]
+        for name, (type_, lo, hi, _) in COLUMNS.items()
+    }
+
+
+def table(rows: int) -> str:
+    """A CREATE TABLE statement for so many random rows, numbered by `rid`."""
+    rng = random.Random(7)
+    lines = []
+    for number in range(rows):
+        cells = [str(number)]
+        for type_, _, _, values in COLUMNS.values():
+            value = rng.choice(values).replace("'", "''")
+            cells.append("NULL" if rng.random() < 0.08 else f"'{value}'::{type_}")
+        lines.append(f"({', '.join(cells)})")
+    return f"CREATE TABLE t AS SELECT * FROM (VALUES {', '.join(lines)}) v(rid, {', '.join(COLUMNS)})"
+
+
+_NUMBERS = "i j k p d v w x y NULL 0 1 -1 2.5 0.05 1e10 100000 9223372036854775807".split()
+_UNITS = "year quarter month week day hour minute second".split()
+POOLS: dict[str, list[str]] = {
+    "num": _NUMBERS,
+    "int": ["i", "j", "k", "7", "-2", "NULL"],
+    "bool": ["b", "j > 2", "x > 0", "s = 'a'", "NULL", "TRUE"],
+    "txt": ["s", "c", "'Ab c'", "NULL"],
+    "date": ["dt", "de", "DATE '2000-02-29'"],
+    "dts": ["dt", "de", "ts", "te", "TIMESTAMP '2000-02-29 12:00:00'"],
+    "any": [*_NUMBERS, "b", "s", "dt", "ts", "te"],
+    "off": ["0", "1", "-1", "3", "-2", "j", "k", "99999"],
+    "bit": ["'a'", "''", "' '", "'%'", "'é'", "'ab'"],
+    "pat": ["''", "'%'", "'a%'", "'%b'", "'%a%b%'", "'_'", "'_%'", "'%_b'", "'A%'", "'%é'", "'ß%'", "'%\"%'"],
+    "unit": _UNITS,
+    "part": [*_UNITS, "dow", "isodow", "doy"],
+    "step": ["3", "-40", "20000"],
+    "kind": "BOOLEAN INTEGER BIGINT SMALLINT UTINYINT HUGEINT DOUBLE FLOAT VARCHAR DATE TIMESTAMP".split()
+    + ["DECIMAL(5,2)", "DECIMAL(18,3)", "DECIMAL(38,10)"],
+}
+
+Template = tuple[str, str | None]
+"""What the analyst writes, and a reference for the engine where that is not the same text."""
+
+
+def _same(*texts: str) -> list[Template]:
+    return [(text, None) for text in texts]
+
+
+# Dates outside the years 1 to 9999 are NULL to a calculation, and so is a divisor 0.
+_YEARS = "CASE WHEN {0} BETWEEN DATE '0001-01-01' AND TIMESTAMP '9999-12-31 23:59:59.999999' THEN {0} END"
+_YEARS_1 = _YEARS.replace("{0}", "{1}")
+_PARTS = "year month day quarter week weekofyear dayofweek weekday isodow dayofyear dayofmonth hour minute second"
+
+FUNCTIONS: dict[str, list[Template]] = {
+    "+": _same("{0:num} + {1:num}"),
+    "-": _same("{0:num} - {1:num}", "-{0:num}"),
+    "*": _same("{0:num} * {1:num}", "{0:num} * (1 - {1:num}) * (1 + {2:num})"),
+    "/": [("{0:num} / {1:num}", "{0} / NULLIF({1}, 0)")],
+    "//": [("{0:num} // {1:num}", "{0} // NULLIF({1}, 0)")],
+    "%": [("{0:num} % {1:num}", "{0} % NULLIF({1}, 0)")],
+    "abs": _same("abs({0:num})"),
+    "sign": _same("sign({0:num})"),
+    "floor": _same("floor({0:num})"),
+    "ceil": _same("ceil({0:num})"),
+    "round": _same("round({0:num})", *(f"round({{0:num}}, {n})" for n in (0, 1, 2, -1, -2, -18, -19, -38, 20))),
+    "comparison": _same(
+        *(f"{{0:{pool}}} {sign} {{1:{pool}}}" for sign in ("=", "<>", "<", "<=", ">", ">=") for pool in ("num", "dts")),
+        "{0:txt} < {1:txt}",
+        "de = '1996-02-29'",
+        "b = {0:int}",
+    ),
+    "distinct": _same("{0:num} IS DISTINCT FROM {1:num}", "{0:txt} IS NOT DISTINCT FROM {1:txt}"),
+    "is": _same("{0:any} IS NULL", "{0:any} IS NOT NULL", "{0:bool} IS TRUE", "{0:bool} IS NOT FALSE"),
+    "between": _same("{0:num} BETWEEN {1:num} AND {2:num}", "{0:dts} NOT BETWEEN {1:dts} AND {2:dts}"),
+    "in": _same("{0:num} IN (1, 2.5, NULL, -1)", "{0:num} NOT IN (0, 7)", "{0:txt} IN ('', 'a', {1:txt})"),
+    "connectors": _same("{0:bool} AND ({1:bool} OR NOT {2:bool})", "NOT {0:num} OR {1:bool}"),
+    "like": _same("{0:txt} LIKE {1:pat}", "{0:txt} NOT LIKE {1:pat}"),
+    "ilike": _same("{0:txt} ILIKE {1:pat}", "{0:txt} NOT ILIKE {1:pat}"),
+    "case": _same(
+        "CASE WHEN {0:bool} THEN {1:num} ELSE {2:num} END",
+        "CASE {0:num} WHEN {1:num} THEN 'a' WHEN 7 THEN 'b' END",
+        "CASE WHEN {0:num} > 50 THEN 50 WHEN {0:num} < 0 THEN 0 ELSE {0:num} END",
+        "if({0:bool}, {1:dts}, {2:dts})",
+    ),
+    "coalesce": _same("coalesce({0:num}, {1:num}, {2:num})", "coalesce({0:txt}, 'no')", "coalesce({0:dts}, {1:dts})"),
+    "nullif": _same("nullif({0:num}, {1:num})", "nullif({0:txt}, {1:txt})"),
+    "greatest": _same(*(f"greatest({{0:{pool}}}, {{1:{pool}}}, {{2:{pool}}})" for pool in ("num", "dts", "txt"))),
+    "least": _same("least(greatest({0:num}, 0), 100)", "least({0:num}, {1:num}, {2:num})"),
+    "cast": _same("CAST({0:any} AS {1:kind})"),
+    "try_cast": _same("TRY_CAST({0:any} AS {1:kind})"),
+    "extract": _same("EXTRACT({1:part} FROM {0:dts})"),
+    "parts": _same(*(f"{name}({{0:dts}})" for name in _PARTS.split())),
+    "date_part": _same("date_part('{1:part}', {0:dts})"),
+    "date_trunc": [("date_trunc('{1:unit}', {0:dts})", f"date_trunc('{{1}}', {_YEARS})")],
+    "date_diff": [("date_diff('{2:unit}', {0:dts}, {1:dts})", f"date_diff('{{2}}', {_YEARS}, {_YEARS_1})")],
+    "date - date": _same("{0:date} - {1:date}"),
+    "date + n": [
+        (f"{{0:date}} {sign} {{1:int}}", f"CAST({_YEARS} AS DATE) {sign} TRY_CAST({{1}} AS INT)") for sign in "+-"
+    ],
+    "date + interval": [
+        (f"{{0:dts}} {sign} INTERVAL '{{1:step}}' {{2:unit}}", f"{_YEARS} {sign} INTERVAL '{{1}}' {{2}}")
+        for sign in "+-"
+    ],
+    "lower": _same("lower({0:txt})"),
+    "upper": _same("upper({0:txt})"),
+    "trim": _same(*(f"{f}({{0:txt}}{more})" for f, more in product(("trim", "ltrim", "rtrim"), ("", ", {1:bit}")))),
+    "substring": _same("substring({0:txt}, {1:off}, {2:off})", "substring({0:txt}, {1:off})"),
+    "left": _same("left({0:txt}, {1:off})"),
+    "right": _same("right({0:txt}, {1:off})"),
+    "length": _same("length({0:txt})"),
+    "contains": _same("contains({0:txt}, {1:bit})"),
+    "starts_with": _same("starts_with({0:txt}, {1:txt})", "prefix({0:txt}, {1:bit})"),
+    "ends_with": _same("ends_with({0:txt}, {1:txt})", "suffix({0:txt}, {1:bit})"),
+    "strpos": _same("strpos({0:txt}, {1:bit})"),
+    "replace": _same("replace({0:txt}, {1:bit}, 'xyz')", "replace({0:txt}, 'a', {1:bit})"),
+    "concat": _same("concat({0:txt}, {1:any}, {2:txt})"),
+    "||": _same("{0:txt} || {1:any}"),
+    "isnan": _same("isnan({0:num})"),
+    "isinf": _same("isinf({0:num})", "isinf({0:dts})"),
+    "isfinite": _same("isfinite({0:num})", "isfinite({0:dts})"),
+}
+
+_MORE: dict[str, list[Template]] = {
+    "number of case": _same(
+        "CASE WHEN {0:bool} THEN {1:num} ELSE {2:num} END",
+        "coalesce({0:num}, {1:num})",
+        "nullif({0:num}, {1:num})",
+        "least(greatest({0:num}, 0), 100)",
+    ),
+    "number of cast": _same(
+        *(
+            f"TRY_CAST({{0:{pool}}} AS {kind})"
+            for pool in ("num", "bool", "txt")
+            for kind in ("BIGINT", "INTEGER", "DECIMAL(12,4)", "DOUBLE", "HUGEINT")
+        )
+    ),
+    "text of case": _same("CASE WHEN {0:bool} THEN {1:txt} ELSE 'other' END"),
+    "text of cast": _same("CAST({0:num} AS VARCHAR)", "CAST({0:dts} AS VARCHAR)"),
+    "date of cast": _same("TRY_CAST({0:txt} AS DATE)", "CAST({0:dts} AS DATE)"),
+}
+_ANY = FUNCTIONS | _MORE
+_NESTED: dict[str, list[str]] = {
+    "num": ["+", "-", "*", "/", "//", "%", "abs", "sign", "floor", "ceil", "round", "number of case", "number of cast"]
+    + ["extract", "date_diff", "date - date", "length", "strpos"],
+    "bool": ["comparison", "distinct", "is", "between", "in", "connectors", "like", "contains", "isfinite"],
+    "txt": ["lower", "upper", "trim", "substring", "left", "replace", "concat", "||", "text of cast", "text of case"],
+    "date": ["date + n", "date of cast"],
+    "dts": ["date_trunc", "date + interval", "date + n"],
+}
+"""What an argument of each pool may be, beside the pool's own: names of functions."""
+
+
+def fill(template: Template, rng: random.Random, depth: int = 0) -> tuple[str, str]:
+    """A template with arguments drawn from the pools, and its reference with theirs."""
+    text, reference = template
+    arguments: dict[str, tuple[str, str]] = {}
+    for number, pool in re.findall(r"{(\d):(\w+)}", text):
+        if number not in arguments:
+            arguments[number] = _argument(pool, rng, depth)
+    holes = re.compile(r"{(\d)(?::\w+)?}")
+    return (
+        holes.sub(lambda hole: arguments[hole[1]][0], text),
+        holes.sub(lambda hole: arguments[hole[1]][1], reference or text),
+    )
+
+
+def _argument(pool: str, rng: random.Random, depth: int) -> tuple[str, str]:
+    if depth > 0 and pool in _NESTED and rng.random() < 0.7:
+        text, plain = fill(rng.choice(_ANY[rng.choice(_NESTED[pool])]), rng, depth - 1)
+        return f"({text})", f"({plain})"
+    value = rng.choice(POOLS[pool])
+    value = f"({value})" if pool == "num" and value.startswith("-") else value
+    return value, value
+
+
+def predicate(rng: random.Random, depth: int = 2) -> str:
+    """A predicate that `narrow` has something to say about."""
+    if depth > 0:
+        parts = [predicate(rng, depth - 1) for _ in range(rng.choice((2, 2, 3)))]
+        shape = rng.random()
+        if shape < 0.7:
+            return f"({(' AND ' if shape < 0.4 else ' OR ').join(parts)})"
+        if shape < 0.8:
+            return f"NOT {parts[0]}"
+    return f"({rng.choice(list(_atoms(rng)))})"
+
+
+def _atoms(rng: random.Random) -> Iterator[str]:
+    name = rng.choice(list(COLUMNS))
+    other = rng.choice([n for n in COLUMNS if COLUMNS[n][0].kind is COLUMNS[name][0].kind])
+    one, two = (_literal(name, rng) for _ in range(2))
+    sign = rng.choice(("=", "<>", "<", "<=", ">", ">="))
+    yield from (f"{name} {sign} {one}", f"{one} {sign} {name}", f"{name} {sign} {other}")
+    yield from (f"{name} BETWEEN {one} AND {two}", f"{name} NOT BETWEEN {one} AND {two}")
+    yield from (f"{name} IN ({one}, {two})", f"{name} NOT IN ({one}, {two})", f"{name} IN ({one}, NULL)")
+    yield from (f"{name} IS NULL", f"{name} IS NOT NULL", "b", "b IS TRUE", f"b {sign} 2", f"x {sign} i")
+    yield from (f"de {sign} te", f"de {sign} TIMESTAMP '1996-02-29 12:00:00'", f"de {sign} TIMESTAMP '1996-02-29'")
+    yield from (f"v {sign} 0.1e0", f"j {sign} 2.5", f"d {sign} 0.055", f"i {sign} 9007199254740993.0e0")
+
+
+def _literal(name: str, rng: random.Random) -> str:
+    """A literal to compare a column with."""
+    type_, _, _, values = COLUMNS[name]
+    value = rng.choice([v for v in values if v not in INFINITE and "BC" not in v and len(v) < 100])
+    if type_.kind is Kind.DATE:
+        return f"DATE '{value if len(value) == 10 else '2020-01-01'}'"
+    if type_.kind is Kind.TIMESTAMP:
+        return f"TIMESTAMP '{value if value[4] == '-' else '2020-01-01'}'"
+    return f"'{value}'" if type_.kind is Kind.VARCHAR else f"({value})"
