@@ -114,6 +114,7 @@ def test_draws_stay_within_the_half_width_as_often_as_stated() -> None:
 def test_the_privacy_ratio(delta_1: int, epsilon: Fraction) -> None:
     """Two cells, neighbours up to delta_1 apart in L1: no output is more than e^epsilon times as likely under one."""
     noise = laplace_for(delta_1, epsilon)
+    assert noise.scale * epsilon == delta_1, "exactly: a rounded scale is another epsilon"
 
     def log_chance(x: int) -> float:
         h = abs(x)
