@@ -11,9 +11,9 @@ tests), since DuckDB checks for overflow against those.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 from sqlglot import exp
 
@@ -207,7 +207,7 @@ def unary(
     step: Fraction | None = None,
 ) -> Scalar:
     """A strict function of one number, with its domain where the operand has one."""
-    domain, _ = mapped(lambda x: _typed(Fraction(exact(Fraction(x))), type_), [a.facts])
+    domain, _ = mapped(lambda x: _typed(Fraction(exact(Fraction(x))), type_), [a.facts], MAX_FRACTIONS)
     step = step_of(a.facts) if step is None else step
     facts = facts_of(type_, *ends, domain=domain, nullable=a.facts.nullable, step=step)
     return in_its_type(settled(tree, facts, [a], span), [a])
@@ -272,8 +272,7 @@ def _exactly(
     node: type[exp.Expr], a: Scalar, b: Scalar, facts: Facts, span: Span | None, *, guarded: bool = False
 ) -> Scalar:
     """An operator on integers or DECIMALs, with its domain where both operands have finite ones."""
-    sign = _SIGNS[node]
-    domain, null = mapped(lambda x, y: _typed(_result(sign, Fraction(x), Fraction(y)), facts.type), [a.facts, b.facts])
+    domain, null = _domain(_SIGNS[node], a.facts, b.facts, facts.type)
     maybe_null = facts.nullable if domain is None else null or nullable(a, b)
     tree = node(this=wrapped(a.tree), expression=wrapped(_unless_zero(b) if guarded else b.tree))
     sharper = facts_of(facts.type, known(facts), held(facts), domain=domain, nullable=maybe_null)
@@ -283,17 +282,28 @@ def _exactly(
 _SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.IntDiv: "//", exp.Mod: "%"}
 
 
-def _result(sign: str, x: Fraction, y: Fraction) -> Fraction | None:
-    """The operator on exact numbers; None is NULL."""
-    if sign == "+":
-        return x + y
-    if sign == "-":
-        return x - y
-    if sign == "*":
-        return x * y
+def _domain(sign: str, a: Facts, b: Facts, type_: SqlType) -> tuple[list[Value] | None, bool]:
+    if type_.kind is Kind.INTEGER:  # in Python's integers, which are fast enough for as many keys as there may be
+        return mapped(lambda x, y: _result(sign, x, y), [a, b])
+    return mapped(lambda x, y: _typed(_result(sign, Fraction(x), Fraction(y)), type_), [a, b], MAX_FRACTIONS)
+
+
+MAX_FRACTIONS = 1_000
+"""Values of a DECIMAL domain that are computed: exact fractions are slow."""
+
+
+def _result(sign: str, x: Any, y: Any) -> Any:
+    """The operator on integers or fractions; None is NULL."""
+    match sign:
+        case "+":
+            return x + y
+        case "-":
+            return x - y
+        case "*":
+            return x * y
     if y == 0:
         return None
-    whole = Fraction(math.trunc(x / y))
+    whole = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
     return whole if sign == "//" else x - y * whole
 
 

@@ -33,6 +33,9 @@ from dpsql.policy.facts import Kind
 MAX_LIST = 10_000
 """Members of one IN list."""
 
+_FEW = 200
+"""Values over which a comparison is tried out, to see whether it is always true or always false."""
+
 _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], bool]] = {
     exp.EQ: lambda a, b: a == b,
     exp.NEQ: lambda a, b: a != b,
@@ -69,7 +72,7 @@ def compare(node: type[exp.Expr], a: Scalar, b: Scalar, span: Span | None) -> Sc
         node, b = _with_day(node, b)
     a, b = _sides(a, b, _SYMBOLS[node])
     tree = node(this=wrapped(a.tree), expression=wrapped(b.tree))
-    domain, _ = mapped(_COMPARE[node], [a.facts, b.facts])
+    domain, _ = mapped(_COMPARE[node], [a.facts, b.facts], _FEW)
     return settled(tree, _truth(domain, a, b), [a, b], span)
 
 
@@ -86,7 +89,7 @@ def between(a: Scalar, low: Scalar, high: Scalar, span: Span | None) -> Scalar:
         low, high = _as_day(low), _as_day(high)
     _, (a, low, high) = unify([a, low, high], "BETWEEN")
     tree = exp.Between(this=wrapped(a.tree), low=wrapped(low.tree), high=wrapped(high.tree))
-    domain, _ = mapped(lambda x, y, z: y <= x <= z, [a.facts, low.facts, high.facts])
+    domain, _ = mapped(lambda x, y, z: y <= x <= z, [a.facts, low.facts, high.facts], _FEW)
     return settled(tree, _truth(domain, a, low, high), [a, low, high], span)
 
 
@@ -105,7 +108,7 @@ def member(a: Scalar, several: Sequence[Scalar], span: Span | None) -> Scalar:
     domain: list[Value] | None = None
     if None not in values:
         chosen = set(values)
-        domain, _ = mapped(lambda x: x in chosen, [a.facts])
+        domain, _ = mapped(lambda x: x in chosen, [a.facts], _FEW)
     return settled(tree, _truth(domain, a, *several), [a, *several], span)
 
 

@@ -120,7 +120,7 @@ def convert(scalar: Scalar, target: SqlType) -> Scalar:
         if changed is not None:
             return constant_of(changed, target, scalar.span)
     interval, holds = known(facts), held(facts)
-    domain = finite(facts)
+    domain = finite(facts) if facts.type.kind in (Kind.BOOLEAN, Kind.DATE) else facts.domain
     values = None if domain is None else [value_as(v, target) for v in domain]
     certain = None if values is None or None in values else [v for v in values if v is not None]
     total = True

@@ -18,7 +18,7 @@ from sqlglot import exp
 from dpsql.compile.ir import ColumnName, Facts, Scalar, Scope, Value
 from dpsql.compile.kinds import constant, is_null, unify, value_as
 from dpsql.compile.literals import next_after
-from dpsql.compile.ranges import HeldFacts, Interval, bound_of, finite, held, hull, known
+from dpsql.compile.ranges import HeldFacts, Interval, bound_of, finite, held, how_many, hull, known
 from dpsql.errors import NotSupportedError, ProgrammingError, refusal
 from dpsql.policy.facts import Kind
 
@@ -114,7 +114,7 @@ def _compared(scope: Scope, kind: type, left: exp.Expr, right: exp.Expr, maybe: 
     _, (_, other) = unify([Scalar(column, facts), other], "a comparison")
     if facts.type.kind in (Kind.BOOLEAN, Kind.VARCHAR) and kind not in (exp.EQ, exp.NEQ):
         return scope
-    values = finite(other.facts)
+    values = _few(other.facts)
     if kind is exp.NEQ:
         domain = finite(facts)
         if domain is None or values is None or len(values) != 1:
@@ -177,7 +177,7 @@ def _in(scope: Scope, node: exp.In, want: bool, maybe: bool, lower: Lower) -> Sc
     some = [m for m in typed if m.facts.domain != ()]
     if any(_rough(facts, m.facts) for m in some):
         return scope
-    domains = [finite(m.facts) for m in some]
+    domains = [_few(m.facts) for m in some]
     ends = hull([known(m.facts) for m in some])
     chosen = None
     if None not in domains:
@@ -185,6 +185,15 @@ def _in(scope: Scope, node: exp.In, want: bool, maybe: bool, lower: Lower) -> Sc
         chosen = tuple(sorted({v for v in same if v is not None}))
     lo, hi = (_as_end(e, facts, False, 0) for e in (ends.lo, ends.hi))
     return _set(scope, column, Interval(lo, hi), chosen)
+
+
+def _few(facts: Facts) -> tuple[Value, ...] | None:
+    """The values to choose from, where they say more than the ends do."""
+    count = how_many(facts)
+    return finite(facts) if facts.domain is not None or (count is not None and count <= _FEW) else None
+
+
+_FEW = 100
 
 
 def _is(scope: Scope, node: exp.Is, want: bool) -> Scope:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from dpsql.compile.ir import MAX_INFERRED_KEYS, Facts, Value
@@ -108,49 +109,52 @@ def bound_of(value: Value) -> Bound:
 
 def finite(facts: Facts) -> tuple[Value, ...] | None:
     """Every value but NULL, ascending, where that is known and not too many; else None."""
-    if facts.domain is not None:
+    count = how_many(facts)
+    if facts.domain is not None or count is None or count > MAX_INFERRED_KEYS:
         return facts.domain
-    kind, lo, hi = facts.type.kind, facts.lo, facts.hi
-    if kind is Kind.BOOLEAN:
+    kind, lo, scale = facts.type.kind, facts.lo, facts.type.scale
+    if isinstance(lo, date):
+        return tuple(lo + timedelta(days=days) for days in range(count))
+    if not isinstance(lo, Fraction):
         return (False, True)
-    if lo is None or hi is None:
-        return None
+    first = math.ceil(lo * 10**scale)
+    if kind is Kind.INTEGER:
+        return tuple(range(first, first + count))
+    return tuple(decimal_of(Fraction(first + n, 10**scale), scale) for n in range(count))
+
+
+def how_many(facts: Facts) -> int | None:
+    """How many values `finite` has, or would have if it listed so many; None where they are not finitely many."""
+    kind, lo, hi = facts.type.kind, facts.lo, facts.hi
+    if facts.domain is not None:
+        return len(facts.domain)
+    if kind is Kind.BOOLEAN:
+        return 2
     if kind is Kind.DATE and isinstance(lo, date) and isinstance(hi, date):
-        days = (hi - lo).days + 1
-        return tuple(lo + timedelta(days=d) for d in range(days)) if days <= MAX_INFERRED_KEYS else None
+        return (hi - lo).days + 1
     if kind in (Kind.INTEGER, Kind.DECIMAL) and isinstance(lo, Fraction) and isinstance(hi, Fraction):
-        scale = facts.type.scale
-        first, last = math.ceil(lo * 10**scale), math.floor(hi * 10**scale)
-        if last - first >= MAX_INFERRED_KEYS:
-            return None
-        if kind is Kind.INTEGER:
-            return tuple(range(first, last + 1))
-        return tuple(decimal_of(Fraction(n, 10**scale), scale) for n in range(first, last + 1))
+        unit = 10**facts.type.scale
+        return max(0, math.floor(hi * unit) - math.ceil(lo * unit) + 1)
     return None
 
 
-def mapped(function: Callable[..., Value | None], arguments: Sequence[Facts]) -> tuple[list[Value] | None, bool]:
+def mapped(
+    function: Callable[..., Value | None], arguments: Sequence[Facts], limit: int = MAX_INFERRED_KEYS
+) -> tuple[list[Value] | None, bool]:
     """All values of a strict function over finite domains, and whether one of them is NULL.
 
-    `function` is exact, or raises Unsure; then, or where the domains are too many, the domain is None."""
-    domains: list[tuple[Value, ...]] = []
-    size = 1
-    for facts in arguments:
-        domain = finite(facts)
-        if domain is None:
-            return None, False
-        size *= len(domain)
-        domains.append(domain)
-    if size > MAX_INFERRED_KEYS:
+    `function` is exact, or raises Unsure; then, or where it would have to be computed more than `limit` times, the
+    domain is None. The limit is low where a domain is worth little beside the interval, to keep compilation short."""
+    counts = [how_many(facts) for facts in arguments]
+    if any(count is None for count in counts) or math.prod(count for count in counts if count is not None) > limit:
         return None, False
-    rows: list[tuple[Value, ...]] = [()]
-    for domain in domains:
-        rows = [(*row, value) for row in rows for value in domain]
+    domains = [finite(facts) or () for facts in arguments]
     try:
-        values = {function(*row) for row in rows}
+        values = {function(*row) for row in product(*domains)}
     except Unsure:
         return None, False
-    return [v for v in values if v is not None], None in values
+    null = None in values
+    return [v for v in values if v is not None], null
 
 
 class Unsure(Exception):
@@ -168,8 +172,10 @@ def hull(intervals: Sequence[Interval]) -> Interval:
 
 def joined(branches: Sequence[Facts], type_: SqlType, *, nullable: bool) -> Facts:
     """Facts of an expression that takes the value of one of its branches, all of one type."""
-    domains = [finite(b) for b in branches]
-    domain = [v for d in domains if d is not None for v in d] if None not in domains else None
+    counts = [how_many(b) for b in branches]
+    domain = None
+    if None not in counts and sum(count for count in counts if count is not None) <= MAX_INFERRED_KEYS:
+        domain = [value for b in branches for value in finite(b) or ()]
     some = [b for b in branches if b.domain != ()] or branches  # what is always NULL has no value to bound
     return facts_of(
         type_,
