@@ -183,6 +183,7 @@ CODES: dict[str, str] = {
     "DP220": "a subquery over private data where none can stand",
     "DP221": "a clause that cannot be answered over private data",
     "DP222": "a window over rows of single units",
+    "DP223": "a strategy that this release does not allow",
     "DP230": "a function that is not answered",
     "DP231": "arguments a function is not answered for",
     "DP232": "types that do not go together",

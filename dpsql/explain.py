@@ -8,29 +8,35 @@ import sqlglot
 
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import Statistic
-from dpsql.compile.plan import PrivatePlan, ReleasePlan, Slot, SlotKind
+from dpsql.compile.plan import PrivatePlan, ReleasePlan, Selection, Slot, SlotKind
 from dpsql.compile.rewrite import Rewritten
 from dpsql.privacy.accounting import show_amount
 from dpsql.privacy.intervals import two_laplace_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace
+from dpsql.privacy.selection import conditioned, threshold
+from dpsql.privacy.sensitivity import Limits
 
 
 def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
     """Price, limits, sensitivity, mechanism and expected error of every aggregate, then the SQLs that would run."""
     if not plan.releases:
         return "public: exact and free\n\n-- on the public tables\n" + _pretty(rewritten.outer)
-    lines = [f"price: epsilon {show_amount(plan.epsilon)}, delta 0"]
+    lines = [f"price: epsilon {show_amount(plan.epsilon)}, delta {show_amount(plan.delta)}"]
     for release, sealed in zip(plan.releases, rewritten.inner, strict=True):
         lines += ["", *_release(release), "", "-- on the private tables", _pretty(sealed)]
     return "\n".join([*lines, "", "-- on the released results", _pretty(rewritten.outer)])
 
 
 def _release(plan: ReleasePlan) -> list[str]:
-    groups = "one result" if plan.release.public_keys is None else f"{plan.keys} public groups"
-    lines = [
-        f"{plan.release.name}: {groups}",
-        f"  strategy {plan.strategy}: {_limit(plan.limit)}",
-    ]
+    if not plan.release.keys:
+        groups = "one result"
+    elif plan.keys is not None:
+        groups = f"{plan.keys} public group{'s' * (plan.keys != 1)}"
+    else:
+        groups = f"groups selected privately, by {', '.join(k.text for k in plan.release.keys)}"
+    lines = [f"{plan.release.name}: {groups}", f"  strategy {plan.limits.strategy}: {_limits(plan.limits)}"]
+    if plan.selection is not None:
+        lines.append(f"  {_selection(plan.selection)}")
     for slot in plan.slots:
         lines.append(f"  {_mechanism(slot)}")
         for measure in slot.outputs:
@@ -38,15 +44,37 @@ def _release(plan: ReleasePlan) -> list[str]:
     return lines
 
 
-def _limit(rows: int) -> str:
-    if rows == 1:
+def _limits(limits: Limits) -> str:
+    """What is enforced for each unit, in words."""
+    if limits == Limits("rows", rows=1):
         return "each unit has one row"
-    return f"at most {rows} rows of each unit count, chosen at random before WHERE"
+    parts = []
+    if limits.rows is not None:
+        when = "after WHERE" if limits.late else "before WHERE"
+        parts.append(f"at most {limits.rows} rows of each unit count, chosen at random {when}")
+    if limits.per_group is not None:
+        parts.append(f"at most {limits.per_group} rows of a unit count in a group")
+    if limits.groups is not None:
+        parts.append(f"in at most {limits.groups} groups, chosen at random")
+    if limits.ball is not None:
+        parts.append(f"a unit with more than {limits.ball} rows is scaled down to that weight")
+    return ", ".join(parts)
+
+
+def _selection(selection: Selection) -> str:
+    """How private keys are decided, and how many units one needs to be shown half of the time."""
+    law = (selection.delta, selection.touched, selection.min_units)
+    delta = show_amount(selection.delta)
+    if selection.counted is not None:
+        tau = threshold(selection.counted.epsilon, *law).tau
+        return f"keys: shown from a noisy count of {tau} units on, delta {delta}, at no further epsilon"
+    rule = conditioned(selection.epsilon, *law)
+    units = rule.m + rule.shift
+    return f"keys: shown half of the time at {units} units, epsilon {show_amount(selection.epsilon)}, delta {delta}"
 
 
 def _mechanism(slot: Slot) -> str:
-    step = slot.grid.step if slot.grid is not None else Fraction(1)
-    unit = f" steps of {_number(step)}" if step != 1 else ""
+    unit = f" steps of {_number(slot.step)}" if slot.step != 1 else ""
     kind = "Bernstein slot" if slot.kind is SlotKind.MEAN else slot.kind.value
     return (
         f"{kind}: sensitivity {slot.norms.l1}{unit} (L1), epsilon {show_amount(slot.epsilon)},"
@@ -57,10 +85,9 @@ def _mechanism(slot: Slot) -> str:
 def _error(slot: Slot, statistic: Statistic) -> str:
     """The expected error in the aggregate's own units."""
     if slot.kind is not SlotKind.MEAN:
-        step = slot.grid.step if slot.grid is not None else Fraction(1)
-        return f"± {_number(DiscreteLaplace(slot.scale).half_width() * step)} (95 %)"
+        return f"± {_number(DiscreteLaplace(slot.scale).half_width() * slot.step)} (95 %)"
     assert slot.grid is not None
-    grid, scale = slot.grid, float(slot.scale)
+    grid, scale = slot.grid, float(slot.scale) / slot.subgrid
     match statistic:
         case Statistic.VALUES:
             return f"± {_number(two_laplace_half_width(scale, scale) / grid.span + 1)} (95 %)"

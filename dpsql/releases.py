@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from fractions import Fraction
 
 import pyarrow as pa
 
@@ -26,7 +25,11 @@ def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str) -> str:
         [s.kind.value, str(s.norms.l1), str(s.epsilon), [m.name + m.statistic.value for m in s.outputs]]
         for s in plan.slots
     ]
-    text = json.dumps([1, snapshot, plan.strategy, statement.text, slots])
+    chosen = plan.selection
+    selection = (
+        [chosen.touched, str(chosen.epsilon), str(chosen.delta), chosen.min_units] if chosen is not None else None
+    )
+    text = json.dumps([2, snapshot, repr(plan.limits), statement.text, slots, selection])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -35,9 +38,8 @@ def receipt_columns(plan: PrivatePlan) -> tuple[ColumnReceipt, ...]:
     found = []
     for release in plan.releases:
         for slot in release.slots:
-            step = slot.grid.step if slot.grid is not None else Fraction(1)
-            scale = None if slot.kind is SlotKind.MEAN else float(slot.scale * step)
-            width = None if slot.kind is SlotKind.MEAN else float(DiscreteLaplace(slot.scale).half_width() * step)
+            scale = None if slot.kind is SlotKind.MEAN else float(slot.scale * slot.step)
+            width = None if slot.kind is SlotKind.MEAN else float(DiscreteLaplace(slot.scale).half_width() * slot.step)
             found += [ColumnReceipt(m.text, "discrete Laplace", slot.epsilon, scale, width) for m in slot.outputs]
     return tuple(found)
 
@@ -60,7 +62,7 @@ def empty_tables(plan: PrivatePlan) -> dict[str, pa.Table]:
     tables = {}
     for release in plan.releases:
         fields = [(k.name, arrow_type(k.scalar.facts.type)) for k in release.release.keys]
-        types = {m.name: output_type(m, s, release.limit) for s in release.slots for m in s.outputs}
+        types = {m.name: output_type(m, s) for s in release.slots for m in s.outputs}
         fields += [(m.name, arrow_type(types[m.name])) for m in release.release.measures]
         fields += [(m.name + HALF_WIDTH, pa.float64()) for m in release.release.measures]
         tables[release.release.name] = pa.schema(fields).empty_table()

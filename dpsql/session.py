@@ -17,6 +17,7 @@ the strategy, every message and every type are decided there, so none of them ca
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,12 +27,13 @@ from pathlib import Path
 from dpsql import releases, shows
 from dpsql.answer import Answer, Receipt, finished
 from dpsql.compile import statement as statements
+from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import PublicKeys
 from dpsql.compile.lower import lower
 from dpsql.compile.parse import Parameters, parse
-from dpsql.compile.plan import PrivatePlan, check, plan
+from dpsql.compile.plan import PrivatePlan, ReleasePlan, check, plan
 from dpsql.compile.resolve import resolve
-from dpsql.compile.rewrite import Rewritten, count_keys_sql, rewrite
+from dpsql.compile.rewrite import Rewritten, count_keys_sql, is_salted, rewrite, seal_release
 from dpsql.errors import Error, Span, located, refusal
 from dpsql.explain import explain
 from dpsql.ledger import Balance, Charge, Ledger
@@ -96,9 +98,9 @@ class Session:
             parsed = parse(sql, parameters)
             source = parsed.text
             query = lower(resolve(parsed, self.policy), self.policy, self.snapshot.facts)
-            epsilon = self.settings.epsilon
-            priced = plan(query, self.policy, epsilon, self._count_keys)
-            check(priced, self.policy, epsilon)
+            request = self.settings.request
+            priced = plan(query, self.policy, request, self._count_keys)
+            check(priced, self.policy, request)
             rewritten = rewrite(priced)
             for sealed in (*rewritten.inner, rewritten.outer):
                 second_check(sealed.text, sealed.tables, sealed.functions)
@@ -108,50 +110,61 @@ class Session:
         return Compiled(priced, rewritten)
 
     def _answer(self, compiled: Compiled) -> Answer:
-        released, charged = self._releases(compiled)
+        released, epsilon, delta = self._releases(compiled)
         try:
             result = self._engines.outer.run(compiled.rewritten.outer.text, released)
         except EngineFailure as failure:
             reason = f"the released results cannot answer this: {failure.detail}"
             raise refusal("DP502", reason, repair="the releases are stored: mend the rest, and they are free") from None
-        return finished(result, self._receipt(compiled, charged))
+        return finished(result, self._receipt(compiled, epsilon, delta))
 
-    def _releases(self, compiled: Compiled) -> tuple[dict[str, Noisy], Fraction]:
-        """Stored releases where they were paid for, new ones for a charge."""
+    def _releases(self, compiled: Compiled) -> tuple[dict[str, Noisy], Fraction, Fraction]:
+        """Stored releases where they were paid for, new ones for a charge: by name, and what was charged."""
+        snapshot = self.snapshot.facts.snapshot
+        wanted: dict[str, str] = {}
         found: dict[str, Noisy] = {}
-        missing = []
+        missing: dict[str, tuple[ReleasePlan, SealedSql]] = {}
         for planned, sealed in zip(compiled.plan.releases, compiled.rewritten.inner, strict=True):
-            fingerprint = releases.fingerprint(planned, sealed, self.snapshot.facts.snapshot)
-            stored = self._ledger.find(fingerprint, self.snapshot.facts.snapshot)
+            fingerprint = releases.fingerprint(planned, sealed, snapshot)
+            wanted[planned.release.name] = fingerprint
+            stored = self._ledger.find(fingerprint, snapshot)
             if stored is not None:
-                found[planned.release.name] = releases.loads(stored)
+                found[fingerprint] = releases.loads(stored)
             else:
-                missing.append((fingerprint, planned, sealed))
-        price = sum((planned.epsilon for _, planned, _ in missing), Fraction(0))
+                missing[fingerprint] = planned, sealed
+        epsilon = sum((planned.epsilon for planned, _ in missing.values()), Fraction(0))
+        delta = sum((planned.delta for planned, _ in missing.values()), Fraction(0))
         if missing:
             if self._cancelled:
                 raise refusal("DP501", "the statement was interrupted before it was charged")
             charge = Charge(
-                epsilon=price,
-                delta=Fraction(0),
-                statement=compiled.rewritten.outer.text + "".join(f"\n-- {s}" for s in compiled.inner_sql),
-                fingerprint=" ".join(f for f, _, _ in missing),
-                snapshot=self.snapshot.facts.snapshot,
+                epsilon=epsilon,
+                delta=delta,
+                statement="\n".join([compiled.rewritten.outer.text, *compiled.inner_sql]),
+                fingerprint=" ".join(missing),
+                snapshot=snapshot,
                 policy=self.policy.digest,
             )
             identity = self._ledger.charge(charge)
             try:
                 if self._cancelled:  # while the charge was written; once the engine runs, it hears of it itself
                     raise EngineFailure("cancelled before it started", interrupted=True)
-                new = {f: (p.release.name, release(self._engines.private, s, p)) for f, p, s in missing}
+                new = {f: self._release(planned, sealed) for f, (planned, sealed) in missing.items()}
             except EngineFailure as failure:
                 self._ledger.fail(identity)
                 _owner_log.error("charge %d: %s", identity, failure.detail)
                 word = "was interrupted" if failure.interrupted else "could not be finished"
                 raise refusal("DP501", f"the statement {word}; its charge stays") from None
-            self._ledger.finish(identity, {f: releases.dumps(noisy) for f, (_, noisy) in new.items()})
-            found |= dict(new.values())
-        return found, price
+            self._ledger.finish(identity, {f: releases.dumps(noisy) for f, noisy in new.items()})
+            found |= new
+        return {name: found[fingerprint] for name, fingerprint in wanted.items()}, epsilon, delta
+
+    def _release(self, planned: ReleasePlan, sealed: SealedSql) -> Noisy:
+        """Run one release; a random choice of keys gets its salt only now, after the charge."""
+        if is_salted(planned):
+            sealed = seal_release(planned, secrets.randbits(62))
+            second_check(sealed.text, sealed.tables, sealed.functions)
+        return release(self._engines.private, sealed, planned)
 
     def _count_keys(self, keys: PublicKeys, limit: int | None) -> int:
         """How many public keys there are: the one question that planning asks of the public tables."""
@@ -172,11 +185,11 @@ class Session:
         except EngineFailure as failure:
             raise refusal("DP502", f"the statement does not fit its results: {failure.detail}") from None
 
-    def _receipt(self, compiled: Compiled, charged: Fraction) -> Receipt:
+    def _receipt(self, compiled: Compiled, epsilon: Fraction, delta: Fraction) -> Receipt:
         balance = self._ledger.balance()
         return Receipt(
-            epsilon=charged,
-            delta=Fraction(0),
+            epsilon=epsilon,
+            delta=delta,
             remaining_epsilon=balance.remaining_epsilon,
             remaining_delta=balance.remaining_delta,
             columns=releases.receipt_columns(compiled.plan),

@@ -2,50 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
+from dpsql.compile.limits import STRATEGIES, Request
 from dpsql.errors import nearest, refusal
 from dpsql.policy.model import Policy
 from dpsql.privacy.accounting import parse_amount, show_amount
 
+LIMITS = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group")
+
 
 class Settings(Mapping[str, object]):
-    """`epsilon`: what each further statement costs. Reads like a mapping of current values."""
+    """epsilon: what each further statement costs. strategy: how contributions are limited, None for the planner's
+    choice. The limits: of each further statement, None for the policy's. Reads like a mapping of current values."""
 
     def __init__(self, policy: Policy):
-        self._budget = policy.budget
-        self.epsilon: Fraction = policy.budget.per_query_epsilon
+        self._policy = policy
+        self._initial: dict[str, object] = {
+            "epsilon": policy.budget.per_query_epsilon,
+            "strategy": None,
+            **dict.fromkeys(LIMITS),
+        }
+        self._values = dict(self._initial)
+
+    @property
+    def request(self) -> Request:
+        """What the next statement asks for. Its delta is the policy's, or the budget's in proportion to epsilon."""
+        epsilon, strategy = self._values["epsilon"], self._values["strategy"]
+        assert isinstance(epsilon, Fraction)
+        assert strategy is None or isinstance(strategy, str)
+        budget = self._policy.budget
+        delta = budget.per_query_delta
+        if delta is None:
+            delta = budget.delta * epsilon / budget.epsilon
+        limits = {name: value for name in LIMITS if isinstance(value := self._values[name], int)}
+        return Request(epsilon, delta, strategy, limits)
 
     def set(self, name: str, value: str) -> None:
-        """SET name = value. Raises DP120 for what is no setting or no amount, DP402 above the policy's ceiling."""
-        self._known(name)
-        epsilon = parse_amount(value)
-        if epsilon > self._budget.max_query_epsilon:
-            most = show_amount(self._budget.max_query_epsilon)
-            reason = f"the policy allows at most epsilon {most} per statement"
-            raise refusal("DP402", reason, repair=f"SET epsilon = {most}")
-        self.epsilon = epsilon
+        """SET name = value. Raises DP120 for what is no setting or value, DP402 above the policy's ceiling."""
+        match self._known(name):
+            case "epsilon":
+                self._values["epsilon"] = self._epsilon(value)
+            case "strategy":
+                if value.lower() not in STRATEGIES:
+                    reason = f'no strategy "{value}".{nearest(value, STRATEGIES)}'
+                    raise refusal("DP120", reason, repair=f"the strategies are: {', '.join(STRATEGIES)}")
+                self._values["strategy"] = value.lower()
+            case limit:
+                self._values[limit] = self._limit(limit, value)
 
     def reset(self, name: str | None) -> None:
         """RESET name, or all."""
-        if name is not None:
-            self._known(name)
-        self.epsilon = self._budget.per_query_epsilon
+        if name is None:
+            self._values = dict(self._initial)
+        else:
+            known = self._known(name)
+            self._values[known] = self._initial[known]
 
     def shown(self) -> dict[str, str]:
         """Names and values as text."""
-        return {"epsilon": show_amount(self.epsilon)}
+        return {name: _text(value) for name, value in self._values.items()}
 
-    def _known(self, name: str) -> None:
-        if name.lower() != "epsilon":
-            raise refusal("DP120", f'no setting "{name}".{nearest(name, ["epsilon"])}', repair="SET epsilon = 0.1")
+    def _epsilon(self, value: str) -> Fraction:
+        epsilon = parse_amount(value)
+        if epsilon > self._policy.budget.max_query_epsilon:
+            most = show_amount(self._policy.budget.max_query_epsilon)
+            reason = f"the policy allows at most epsilon {most} per statement"
+            raise refusal("DP402", reason, repair=f"SET epsilon = {most}")
+        return epsilon
+
+    def _limit(self, name: str, value: str) -> int:
+        """A limit for all tables: at most the least ceiling among the private ones (a policy without one lets nobody
+        raise it). Lowering a limit, and so the noise, is always allowed."""
+        if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 1 << 31:
+            raise refusal("DP120", f"{name} is a whole number from 1 on", repair=f"SET {name} = 10")
+        declared = [
+            t.hard.get(name, getattr(t, name))
+            for t in self._policy.tables.values()
+            if not t.public and getattr(t, name)
+        ]
+        if not declared or int(value) > min(declared):
+            most = f"at most {min(declared)}" if declared else "none"
+            raise refusal("DP402", f"the policy allows {most} for {name}", repair=f"RESET {name}")
+        return int(value)
+
+    def _known(self, name: str) -> str:
+        if name.lower() not in self._initial:
+            repair = f"the settings are: {', '.join(self._initial)}"
+            raise refusal("DP120", f'no setting "{name}".{nearest(name, self._initial)}', repair=repair)
+        return name.lower()
 
     def __getitem__(self, name: str) -> object:
-        return {"epsilon": self.epsilon}[name]
+        return self._values[name]
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter(self.shown())
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
 
     def __len__(self) -> int:
-        return 1
+        return len(self._values)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "as the policy says"
+    return show_amount(value) if isinstance(value, Fraction) else str(value)

@@ -142,8 +142,8 @@ def aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def is_release(node: exp.Select) -> bool:
-    """Whether a SELECT aggregates: GROUP BY, HAVING, or an aggregate outside a window's own function."""
-    if node.args.get("group") is not None or node.args.get("having") is not None:
+    """Whether a SELECT aggregates: GROUP BY, HAVING, DISTINCT, or an aggregate outside a window's own function."""
+    if any(node.args.get(clause) is not None for clause in ("group", "having", "distinct")):
         return True
     parts = [*node.expressions, node.args.get("qualify"), node.args.get("order")]
     return any(True for part in parts if part is not None for _ in aggregates(part))

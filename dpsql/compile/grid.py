@@ -15,7 +15,7 @@ from math import ceil, floor
 from sqlglot import exp
 
 from dpsql.compile.ir import Facts, Scalar
-from dpsql.compile.literals import decimal_of, literal, try_cast
+from dpsql.compile.literals import cast, decimal_of, literal, try_cast
 from dpsql.compile.trees import wrapped
 from dpsql.policy.facts import Kind, SqlType
 
@@ -99,6 +99,13 @@ def to_grid(value: Scalar, grid: Grid) -> exp.Expr:
         ],
         default=try_cast(k, BIGINT),
     )
+
+
+def to_integer(value: exp.Expr, grid: Grid) -> exp.Expr:
+    """k as BIGINT, from what `to_grid` gave."""
+    if grid.storage is not Kind.DECIMAL or grid.digits == 0:
+        return value
+    return cast(exp.Mul(this=wrapped(value), expression=exp.Literal.number(10**grid.digits)), BIGINT)
 
 
 def _clamped(x: exp.Expr, lo: exp.Expr, hi: exp.Expr, inside: exp.Expr) -> exp.Expr:

@@ -122,10 +122,12 @@ Relation = Scan | Join | Filter | Project
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One grouping expression. `name`: its column in the released table (k1, k2, ...)."""
+    """One grouping expression. `name`: its column in the released table (k1, k2, ...). `text`: as an analyst writes
+    it."""
 
     name: str
     scalar: Scalar
+    text: str
 
 
 class Statistic(Enum):
@@ -167,6 +169,9 @@ class PublicKeys:
 @dataclass(frozen=True, slots=True)
 class Release:
     """GROUP BY keys over a private relation. With no keys there is one group, and `public_keys` is None.
+
+    public_keys: of the keys that have a public list; rows with other values are dropped. private_keys: names of the
+    keys that have none (all of them where the release asks which groups exist): they are selected privately.
     `driving`: alias of the scan whose rows are the release's grain (every row stems from one of its rows)."""
 
     name: str
@@ -174,6 +179,7 @@ class Release:
     driving: str
     keys: tuple[Key, ...]
     public_keys: PublicKeys | None
+    private_keys: tuple[str, ...]
     measures: tuple[Measure, ...]
     span: Span | None = None
 

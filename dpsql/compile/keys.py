@@ -24,8 +24,7 @@ from dpsql.compile.literals import literal, null
 from dpsql.compile.ranges import finite
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import column, conjuncts, derived, rebuild, shown, wrapped
-from dpsql.errors import refusal
+from dpsql.compile.trees import column, conjuncts, derived, rebuild, wrapped
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.policy.model import Policy, Table
 
@@ -38,8 +37,10 @@ class GroupKey:
     key: Key
 
 
-def public_keys(block: PrivateBlock, keys: Sequence[GroupKey], scope: Scope, policy: Policy) -> PublicKeys:
-    """The key relation of a release. Raises DP205 for a key without public values."""
+def public_keys(
+    block: PrivateBlock, keys: Sequence[GroupKey], scope: Scope, policy: Policy
+) -> tuple[PublicKeys | None, tuple[str, ...]]:
+    """The key relation of a release, and the names of the keys that have no public values (they are not in it)."""
     return _Builder(block, keys, scope, policy).build()
 
 
@@ -56,18 +57,21 @@ class _Builder:
         self.stands_for: dict[tuple[str, str], exp.Expr] = {}  # private key column -> column of its domain
         self.used: list[str] = []  # public aliases in the relation
 
-    def build(self) -> PublicKeys:
+    def build(self) -> tuple[PublicKeys | None, tuple[str, ...]]:
         self._add_public_tables()
-        columns = [self._key_column(i, k) for i, k in enumerate(self.keys, 1)]
+        columns = {k.key.name: self._key_column(i, k) for i, k in enumerate(self.keys, 1)}
+        private = tuple(name for name, column_ in columns.items() if column_ is None)
         where = [t for p in self.predicates if (t := self._over_keys(p)) is not None]
-        tree = exp.select(*(exp.alias_(c, k.key.name, quoted=True) for c, k in zip(columns, self.keys, strict=True)))
-        tree = tree.distinct()
+        items = [exp.alias_(c, name, quoted=True) for name, c in columns.items() if c is not None]
+        if not items:
+            return None, private
+        tree = exp.select(*items).distinct()
         for i, relation in enumerate(self.relations):
             tree = tree.from_(relation) if i == 0 else tree.join(relation, join_type="CROSS")
         if where:
             tree = tree.where(*(wrapped(w) for w in where))
         known = self.count if not self.used and not where else None
-        return PublicKeys(tree, self.inferred, known)
+        return PublicKeys(tree, self.inferred, known), private
 
     def _add_public_tables(self) -> None:
         """The public tables that the keys read, and those that join with them by public columns alone."""
@@ -94,12 +98,15 @@ class _Builder:
         nulls = exp.select(*(exp.alias_(null(self.scope[alias, c].type), c, quoted=True) for c in columns))
         return derived(exp.union(real, nulls, distinct=False), alias)
 
-    def _key_column(self, position: int, group: GroupKey) -> exp.Expr:
-        """The expression that gives this key's values over the relations, adding its domain where it needs one."""
+    def _key_column(self, position: int, group: GroupKey) -> exp.Expr | None:
+        """The expression that gives this key's values over the relations, adding its domain where it needs one; None
+        where nothing public says what they are."""
         used = {(c.table, c.name) for c in group.tree.find_all(exp.Column)}
         if used and all(alias in self.public for alias, _ in used):
             return group.key.scalar.tree.copy()
         domain = self._domain(group)
+        if domain is None:
+            return None
         alias = f"domain_{position}"
         self.relations.append(_named(domain, alias, columns=("v",)))
         value = column(alias, "v")
@@ -107,7 +114,7 @@ class _Builder:
             self.stands_for[group.tree.table, group.tree.name] = value
         return value
 
-    def _domain(self, group: GroupKey) -> exp.Expr:
+    def _domain(self, group: GroupKey) -> exp.Expr | None:
         facts = group.key.scalar.facts
         values = finite(facts)
         declared = self._declared(group.tree)
@@ -123,11 +130,7 @@ class _Builder:
             if facts.nullable:
                 return exp.union(source, exp.select(null(facts.type)), distinct=False).subquery()
             return source.subquery()
-        text = shown(group.tree)
-        repair = (
-            f"list the groups you want, WHERE {text} IN (...), or group by a column with `values` or a public table's"
-        )
-        raise refusal("DP205", f"the groups of {text} are not public", span=group.key.scalar.span, repair=repair)
+        return None
 
     def _declared(self, tree: exp.Expr) -> str | tuple[Table, str] | None:
         """ "values", or the public (table, column) that a bare private column refers to."""

@@ -31,7 +31,7 @@ from dpsql.compile.measures import Measures
 from dpsql.compile.parse import span_of
 from dpsql.compile.public import check_public
 from dpsql.compile.scalars import lower_scalar, narrow
-from dpsql.compile.trees import column, is_star, rebuild, without_parens
+from dpsql.compile.trees import column, is_star, rebuild, shown, without_parens
 from dpsql.compile.types import column_facts
 from dpsql.errors import refusal
 from dpsql.policy.facts import PublicFacts
@@ -95,9 +95,6 @@ class _Lowerer:
             return refusal(
                 "DP222", "a window over rows of single units gives one row per unit", span=span, repair=repair
             )
-        if block.node.args.get("distinct"):
-            repair = "write GROUP BY with COUNT(*), over keys with public values"
-            raise refusal("DP221", "SELECT DISTINCT over private rows is not answered", span=span, repair=repair)
         repair = "aggregate them: COUNT(*), SUM(column), AVG(column), with GROUP BY where you want groups"
         return refusal("DP201", f"this returns rows of single {self.policy.unit}s", span=span, repair=repair)
 
@@ -115,12 +112,18 @@ class _Lowerer:
         measures = Measures(block, self.policy, narrowed)
         post = _PostProcessing(self, block, name, keys, measures)
         outer = self._outer(block, post, ctes)
-        if not measures.found:
-            reason = "there is no aggregate here; the groups alone are not answered"
-            raise refusal("DP221", reason, span=span_of(block.node), repair="add COUNT(*) to the SELECT list")
-        public = public_keys(block, keys, scope, self.policy) if keys else None
+        public, private = public_keys(block, keys, scope, self.policy) if keys else (None, ())
+        if not measures.found:  # which groups exist is the question: a public list does not answer it
+            private = tuple(k.key.name for k in keys)
         release = Release(
-            name, relation, driving, tuple(k.key for k in keys), public, tuple(measures.found), span_of(block.node)
+            name=name,
+            input=relation,
+            driving=driving,
+            keys=tuple(k.key for k in keys),
+            public_keys=public,
+            private_keys=private,
+            measures=tuple(measures.found),
+            span=span_of(block.node),
         )
         self.releases.append(release)
         return outer
@@ -157,7 +160,7 @@ class _Lowerer:
             if inner is not None or any(isinstance(n, exp.Window | exp.Query) for n in tree.walk()):
                 raise refusal("DP203", "GROUP BY takes expressions of single rows only", span=span_of(tree))
             self._check_units(block, tree, grouping=True)
-            found.append(GroupKey(meaning, Key(f"k{len(found) + 1}", lower_scalar(tree, scope))))
+            found.append(GroupKey(meaning, Key(f"k{len(found) + 1}", lower_scalar(tree, scope), shown(meaning))))
         return found
 
     def _check_units(self, block: PrivateBlock, tree: exp.Expr, *, grouping: bool = False) -> None:

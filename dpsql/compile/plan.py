@@ -34,13 +34,14 @@ from dpsql.compile.ir import (
     Scan,
     Statistic,
 )
+from dpsql.compile.limits import Request, choose, one_row_per_unit
 from dpsql.compile.trees import wrapped
-from dpsql.errors import refusal
+from dpsql.errors import Error, refusal
 from dpsql.policy.facts import Kind, SqlType
-from dpsql.policy.model import Policy, Table
+from dpsql.policy.model import Policy
 from dpsql.privacy import sensitivity
 from dpsql.privacy.accounting import split
-from dpsql.privacy.sensitivity import Norms
+from dpsql.privacy.sensitivity import Limits, Norms
 
 HALF_WIDTH = "~"
 """`a1~` of a released table holds the half-widths of `a1`."""
@@ -56,7 +57,8 @@ class SlotKind(Enum):
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One noised vector per key. `argument`: predicate (ROWS, UNITS; None = every row) or value (SUM, MEAN).
-    outputs: the measures read from it. epsilon: its share of the statement's."""
+    outputs: the measures read from it. epsilon: its share of the statement's. subgrid: into how many parts the SQL
+    divides a row, where it scales a unit's vector (on whole rows everything would be floored to 0)."""
 
     kind: SlotKind
     argument: Scalar | None
@@ -64,42 +66,64 @@ class Slot:
     outputs: tuple[Measure, ...]
     norms: Norms
     epsilon: Fraction
+    subgrid: int = 1
 
     @property
     def weight(self) -> int:
         """What one row adds to the vector at most, in L1."""
         match self.kind:
             case SlotKind.ROWS | SlotKind.UNITS:
-                return 1
+                return self.subgrid
             case SlotKind.SUM:
                 assert self.grid is not None
-                return max(abs(self.grid.lo), abs(self.grid.hi), 1)
+                return max(abs(self.grid.lo), abs(self.grid.hi), 1) * self.subgrid
             case SlotKind.MEAN:
                 assert self.grid is not None
-                return self.grid.span
+                return self.grid.span * self.subgrid
             case _:
                 assert_never(self.kind)
 
     @property
     def scale(self) -> Fraction:
-        """Of the discrete Laplace noise, in grid units."""
+        """Of the discrete Laplace noise, in parts of a grid unit."""
         return self.norms.l1 / self.epsilon
+
+    @property
+    def step(self) -> Fraction:
+        """What one unit of the vector is worth."""
+        return (self.grid.step if self.grid is not None else Fraction(1)) / self.subgrid
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """How private keys are chosen. `counted`: the slot whose noisy count of units decides (None: a decision of its own,
+    which is charged). epsilon, delta: what the decision may spend; epsilon is 0 where a released count decides."""
+
+    counted: Slot | None
+    touched: int
+    epsilon: Fraction
+    delta: Fraction
+    min_units: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """A release with its limit in place. limit: rows per unit that are enforced (R, or 1 where each unit has one row by
-    construction). keys: D, the number of public groups."""
+    """A release with its limits in place. keys: D, the number of public groups, None where keys are private."""
 
     release: Release
-    strategy: str
-    limit: int
-    keys: int
+    limits: Limits
+    keys: int | None
     slots: tuple[Slot, ...]
+    selection: Selection | None = None
 
     @property
     def epsilon(self) -> Fraction:
-        return sum((s.epsilon for s in self.slots), Fraction(0))
+        chosen = self.selection.epsilon if self.selection is not None else Fraction(0)
+        return sum((s.epsilon for s in self.slots), chosen)
+
+    @property
+    def delta(self) -> Fraction:
+        return self.selection.delta if self.selection is not None else Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,51 +137,115 @@ class PrivatePlan:
     def epsilon(self) -> Fraction:
         return sum((r.epsilon for r in self.releases), Fraction(0))
 
+    @property
+    def delta(self) -> Fraction:
+        return sum((r.delta for r in self.releases), Fraction(0))
+
 
 CountKeys = Callable[[PublicKeys, int | None], int]
 """How many rows a key relation has; counting may stop above the limit. Session gives it: compile has no engine."""
 
+SUBGRID = 1 << 10
+"""Parts of a row, where vectors are scaled."""
 
-def plan(query: Query, policy: Policy, epsilon: Fraction, count_keys: CountKeys) -> PrivatePlan:
-    """Split `epsilon` evenly over the statement's slots. Raises DP207."""
-    drafts = [_draft(release, policy, count_keys) for release in query.releases]
-    total = sum(len(d.slots) for d in drafts)
-    shares = iter(split(epsilon, [1] * total)) if total else iter(())
-    priced = tuple(replace(d, slots=tuple(replace(s, epsilon=next(shares)) for s in d.slots)) for d in drafts)
-    return PrivatePlan(replace(query, releases=tuple(d.release for d in priced)), priced)
+WORST_CASE = 20
+"""Without a limit on rows every scan is still cut to so many times R rows per unit, so that no unit can explode a
+query."""
 
 
-def _draft(release: Release, policy: Policy, count_keys: CountKeys) -> ReleasePlan:
+def plan(query: Query, policy: Policy, request: Request, count_keys: CountKeys) -> PrivatePlan:
+    """Split epsilon evenly over the statement's slots and key decisions, delta over its key decisions. Raises DP205,
+    DP207, DP223."""
+    drafts = [_draft(release, policy, request, count_keys) for release in query.releases]
+    decisions = sum(d.selection is not None for d in drafts)
+    paid = [len(d.slots) + (d.selection is not None and d.selection.counted is None) for d in drafts]
+    shares = iter(split(request.epsilon, [1] * sum(paid)) if sum(paid) else ())
+    deltas = iter(split(request.delta, [1] * decisions) if decisions else ())
+    priced = []
+    for draft in drafts:
+        slots = tuple(replace(s, epsilon=next(shares)) for s in draft.slots)
+        selection = draft.selection
+        if selection is not None:
+            counted = next((s for s in slots if _counts_units(s)), None)
+            own = Fraction(0) if counted is not None else next(shares)
+            selection = replace(selection, counted=counted, epsilon=own, delta=next(deltas))
+        priced.append(replace(draft, slots=slots, selection=selection))
+    return PrivatePlan(replace(query, releases=tuple(d.release for d in priced)), tuple(priced))
+
+
+def _draft(release: Release, policy: Policy, request: Request, count_keys: CountKeys) -> ReleasePlan:
     table = policy.tables[_scan(release.input, release.driving).table]
-    keys = _count(release, count_keys)
-    single = one_row_per_unit(table)
-    limit = 1 if single else table.max_rows_per_unit
-    assert limit is not None  # the loader requires it of private tables
-    if not single:
-        release = replace(release, input=_limited(release.input, release.driving, limit))
+    keys = _count(release, request, count_keys)
+    if keys is None and release.public_keys is not None and not release.private_keys:
+        release = replace(release, public_keys=None, private_keys=tuple(k.name for k in release.keys))
+    limits = choose(table, keys, bool(release.keys), request, release.span)
+    early = 1
+    if not one_row_per_unit(table):
+        assert table.max_rows_per_unit is not None
+        early = limits.rows if limits.rows is not None and not limits.late else WORST_CASE * table.max_rows_per_unit
+        release = replace(release, input=_limited(release.input, release.driving, early))
     unpriced = Fraction(1)
     slots = tuple(
-        Slot(kind, argument, grid, outputs, _norms(kind, grid, limit, keys), unpriced)
+        _with_norms(Slot(kind, argument, grid, outputs, Norms(0, 0, 0), unpriced), limits, keys, early)
         for kind, argument, grid, outputs in _cover(release.measures)
     )
-    return ReleasePlan(release, "rows", limit, keys, slots)
+    selection = None
+    if keys is None:
+        touched = sensitivity.touched_keys(limits, None)
+        counted = next((s for s in slots if _counts_units(s)), None)
+        selection = Selection(counted, touched, unpriced, unpriced, policy.budget.min_units_per_group)
+    return ReleasePlan(release, limits, keys, slots, selection)
 
 
-def _count(release: Release, count_keys: CountKeys) -> int:
-    if release.public_keys is None:
+def _counts_units(slot: Slot) -> bool:
+    """Whether a slot is the plain count of units, which can decide on keys at no further cost."""
+    return slot.kind is SlotKind.UNITS and slot.argument is None
+
+
+def _with_norms(slot: Slot, limits: Limits, keys: int | None, rows: int) -> Slot:
+    """rows: of a unit that the SQL can meet at all."""
+    if slot.kind is SlotKind.UNITS:
+        return replace(slot, norms=sensitivity.of_units(limits, keys))
+    if limits.ball is not None or (limits.per_group is not None and slot.kind is SlotKind.MEAN):
+        # The SQL multiplies a component by a limit before it divides: both have to fit a HUGEINT.
+        largest = SUBGRID * (rows * slot.weight) * max(limits.per_group or 0, (limits.ball or 0) * slot.weight)
+        if largest >= 1 << 126:
+            reason = f'the bounds are too wide for strategy "{limits.strategy}"'
+            raise refusal("DP223", reason, repair="SET strategy = rows, or narrow the values with LEAST and GREATEST")
+        slot = replace(slot, subgrid=SUBGRID)
+    return replace(slot, norms=sensitivity.of_rows(limits, slot.weight, keys))
+
+
+def _count(release: Release, request: Request, count_keys: CountKeys) -> int | None:
+    """D; 1 without keys, None where some key is private."""
+    if not release.keys:
         return 1
+    if release.private_keys or release.public_keys is None:
+        if request.delta == 0:
+            raise _not_public(release)
+        return None
     most = MAX_INFERRED_KEYS if release.public_keys.inferred else None
     known = release.public_keys.count
     keys = known if known is not None else count_keys(release.public_keys, most)
     if most is not None and keys > most:
+        if request.delta > 0:
+            return None
         reason = f"the statement has more than {most} possible groups"
         raise refusal("DP207", reason, span=release.span, repair="restrict the keys in WHERE: IN (...) or BETWEEN")
     return max(keys, 1)
 
 
-def one_row_per_unit(table: Table) -> bool:
-    """Whether a unit has one row by construction: the unit is the table's key, enforced by the snapshot."""
-    return table.every_row_is_a_unit or table.key == (table.unit,)
+def _not_public(release: Release) -> Error:
+    """The refusal of a private key under a budget without delta."""
+    if not release.measures:
+        repair = "add COUNT(*) with GROUP BY over keys with public values"
+        return refusal("DP205", "which groups exist is not public", span=release.span, repair=repair)
+    key = next(k for k in release.keys if k.name in release.private_keys)
+    repair = (
+        f"list the groups you want, WHERE {key.text} IN (...), or group by a column with `values` or a public table's;"
+        " with a delta above 0 in the policy, keys can be selected privately"
+    )
+    return refusal("DP205", f"the groups of {key.text} are not public", span=key.scalar.span, repair=repair)
 
 
 def _cover(measures: tuple[Measure, ...]) -> Iterator[tuple[SlotKind, Scalar | None, Grid | None, tuple[Measure, ...]]]:
@@ -199,13 +287,6 @@ def _join_group(groups: list, argument: Scalar | None, *measures: Measure) -> No
     groups.append((argument, list(measures)))
 
 
-def _norms(kind: SlotKind, grid: Grid | None, limit: int, keys: int) -> Norms:
-    if kind is SlotKind.UNITS:
-        return sensitivity.of_units(limit, keys)
-    probe = Slot(kind, None, grid, (), Norms(0, 0, 0), Fraction(1))
-    return sensitivity.of_rows(limit, probe.weight, keys)
-
-
 def _scan(relation: Relation, alias: str) -> Scan:
     """The scan of this alias below a relation."""
     return next(s for s in scans(relation) if s.alias == alias)
@@ -238,7 +319,7 @@ def _limited(relation: Relation, alias: str, limit: int) -> Relation:
             assert_never(relation)
 
 
-def output_type(measure: Measure, slot: Slot, limit: int) -> SqlType:
+def output_type(measure: Measure, slot: Slot) -> SqlType:
     """The type of a released aggregate: fixed by query and policy, never by data."""
     match measure.statistic:
         case Statistic.ROWS | Statistic.UNITS | Statistic.VALUES:
@@ -247,36 +328,47 @@ def output_type(measure: Measure, slot: Slot, limit: int) -> SqlType:
             return SqlType(Kind.DOUBLE)
         case Statistic.SUM:
             assert slot.argument is not None and slot.grid is not None
-            return slot.grid.sum_type(slot.argument.facts.type, limit)
+            return slot.grid.sum_type(slot.argument.facts.type, slot.norms.l1 // slot.weight)
         case _:
             assert_never(measure.statistic)
 
 
-def check(plan: PrivatePlan, policy: Policy, epsilon: Fraction) -> None:
+def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
     """Recompute limits, sensitivities and price from the plan's own nodes; raises DP901 where anything disagrees.
 
-    Written apart from `plan`: it reads the limit from the driving scan that `rewrite` will turn into SQL, not from the
-    number that the planner wrote down, so a plan whose SQL enforces less than its noise assumes cannot pass.
+    Written apart from `plan`: a limit before WHERE is read from the driving scan that `rewrite` turns into SQL, not
+    from what the planner wrote down, so a plan whose SQL enforces less than its noise assumes cannot pass.
     """
     for release in plan.releases:
-        driving = [s for s in scans(release.release.input) if s.alias == release.release.driving]
-        others = [s for s in scans(release.release.input) if s.alias != release.release.driving]
+        node, limits = release.release, release.limits
+        driving = [s for s in scans(node.input) if s.alias == node.driving]
         _require(len(driving) == 1 and not driving[0].public, "one private scan drives the release")
-        _require(all(s.limit is None for s in others), "only the driving scan is cut")
-        table = policy.tables[driving[0].table]
-        limit = driving[0].limit if driving[0].limit is not None else 1
-        _require(
-            driving[0].limit is not None or one_row_per_unit(table), "the driving scan is cut, or has one row per unit"
-        )
+        _require(all(s.limit is None for s in scans(node.input) if s.alias != node.driving), "only that scan is cut")
+        single = one_row_per_unit(policy.tables[driving[0].table])
+        _require(single or driving[0].limit is not None, "every unit is cut")
+        if limits.rows is not None and not limits.late and not single:
+            _require(driving[0].limit == limits.rows, "the limit on rows is enforced")
+        _require(not single or limits == Limits("rows", rows=1), "one row per unit needs no other limit")
+        keys = release.keys
+        _require((keys is None) == (release.selection is not None), "private keys are selected")
+        _require(keys is None or not node.keys or node.public_keys is not None, "public keys are listed")
+        touched = min(n for n in (limits.rows, limits.groups, keys) if n is not None)
         for slot in release.slots:
-            l1 = min(limit, release.keys) if slot.kind is SlotKind.UNITS else limit * slot.weight
-            _require(
-                slot.norms.l1 == l1 and slot.scale * slot.epsilon == l1 and l1 > 0, "the noise covers the sensitivity"
-            )
+            rows = [n for n in (limits.rows, limits.ball) if n is not None]
+            rows += [touched * limits.per_group] if limits.per_group is not None else []
+            l1 = touched if slot.kind is SlotKind.UNITS else min(rows) * slot.weight
+            covered = slot.norms.l1 == l1 > 0 and slot.scale * slot.epsilon == l1
+            _require(covered and slot.norms.keys == touched, "the noise covers the sensitivity")
             _require(slot.epsilon > 0, "every slot is charged")
-        covered = [m.name for s in release.slots for m in s.outputs]
-        _require(sorted(covered) == sorted(m.name for m in release.release.measures), "every aggregate has one slot")
-    _require(not plan.releases or plan.epsilon == epsilon, "the price is the epsilon that was asked")
+        if release.selection is not None:
+            chosen = release.selection
+            _require(chosen.touched == touched and chosen.delta > 0, "the decision on keys covers every key of a unit")
+            _require(chosen.counted in release.slots or chosen.epsilon > 0, "the decision on keys is charged")
+        outputs = [m.name for s in release.slots for m in s.outputs]
+        _require(sorted(outputs) == sorted(m.name for m in node.measures), "every aggregate has one slot")
+    if plan.releases:
+        _require(plan.epsilon == request.epsilon, "the price is the epsilon that was asked")
+        _require(plan.delta in (0, request.delta), "the price is the delta that was asked")
 
 
 def _require(condition: bool, promise: str) -> None:

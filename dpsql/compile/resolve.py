@@ -301,7 +301,10 @@ class _Resolver:
     def _groups(self, node: exp.Select, env: _Environment, names: Names, items: list[Item]) -> tuple[exp.Expr, ...]:
         group = node.args.get("group")
         if group is None:
-            return ()
+            distinct = node.args.get("distinct") is not None and not any(
+                True for i in items for _ in aggregates(i.tree)
+            )
+            return tuple(i.tree.copy() for i in items) if distinct else ()
         if group.args.get("all"):
             return tuple(i.tree.copy() for i in items if not any(True for _ in aggregates(i.tree)))
         bound: list[exp.Expr] = []

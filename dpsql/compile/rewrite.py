@@ -1,45 +1,62 @@
 """Rewrite a plan into SQL: one statement per release for the private engine, and the outer SQL over what they release.
 
-Built from the plan alone; of the analyst's text nothing but the checked scalars inside it is left. The limits that the
-noise relies on stand here as SQL: `"$rank" <= R` on the driving scan, units equated in every private join, values put
-on their grid, and only public keys kept (a LEFT JOIN from the key relation, so that absent keys give 0).
+Built from the plan alone; of the analyst's text nothing but the checked scalars inside it is left. A release's
+statement is a chain of named steps, of which each strategy has some:
+
+    rows     FROM, WHERE and joins; per row its unit, keys, predicates and values on their grid
+    late     at most R of a unit's rows that are left
+    cells    per (unit, key): counts and sums
+    limited  each cell cut to r rows, or the unit's vector scaled into its ball
+    chosen   at most g keys of each unit, by a hash that is secret and fresh
+    totals   per key
+    keys     the public keys: totals of other keys are dropped, absent ones give 0
+
+The limits that the noise relies on stand in these steps, and nowhere else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
 
 from sqlglot import exp
 
+from dpsql.compile import steps
 from dpsql.compile.gate import SealedSql, seal
-from dpsql.compile.grid import to_grid
-from dpsql.compile.ir import Filter, Join, JoinKind, Project, Relation, Scan
-from dpsql.compile.plan import HALF_WIDTH, PrivatePlan, ReleasePlan, Slot, SlotKind, scans
+from dpsql.compile.plan import HALF_WIDTH, PrivatePlan, ReleasePlan, scans
+from dpsql.compile.relations import PRIVATE_CATALOG, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
-from dpsql.compile.trees import column, derived, wrapped
-from dpsql.policy.facts import Kind
+from dpsql.compile.trees import column, derived
 
-PRIVATE_CATALOG = "priv"
-UNIT, RANK = "$unit", "$rank"
 RELEASED = "released_"
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """inner: one per release, in order. Their columns: k1, k2, ..., then of slot i: `n<i>` (ROWS, UNITS, MEAN) and
-    `s<i>` (SUM, MEAN), all exact integers. outer: over public tables and released_k."""
+    """inner: one per release, in order. Their columns: k1, k2, ..., then what `steps.totals` says, all exact integers;
+    `units` where keys are selected. outer: over public tables and released_k."""
 
     inner: tuple[SealedSql, ...]
     outer: SealedSql
 
 
 def rewrite(plan: PrivatePlan) -> Rewritten:
-    """The SQL of a plan, sealed for the engines."""
-    inner = tuple(seal(release_sql(r), _tables(r)) for r in plan.releases)
+    """The SQL of a plan, sealed for the engines. Salts are 0: see `seal_release`."""
+    inner = tuple(seal_release(r) for r in plan.releases)
     public = {f"{t.db}.{t.name}" for t in plan.query.outer.find_all(exp.Table) if t.db}
     released = {r.release.name for r in plan.releases}
     return Rewritten(inner, seal(_with_half_widths(plan.query.outer), frozenset(public | released)))
+
+
+def seal_release(plan: ReleasePlan, salt: int = 0) -> SealedSql:
+    """The inner statement of a release. salt: of the choice of keys; the one that runs is drawn after the charge, so
+    that a statement cannot be fitted to it, and never shown."""
+    return seal(release_sql(plan, salt), _tables(plan))
+
+
+def is_salted(plan: ReleasePlan) -> bool:
+    """Whether a unit's keys are chosen at random."""
+    return plan.limits.groups is not None and (plan.keys is None or plan.keys > plan.limits.groups)
 
 
 def _with_half_widths(outer: exp.Expr) -> exp.Expr:
@@ -65,40 +82,59 @@ def _tables(release: ReleasePlan) -> frozenset[str]:
     return frozenset(names)
 
 
-def release_sql(plan: ReleasePlan) -> exp.Select:
-    """The inner statement of a release."""
+def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
+    """The inner statement of a release, unsealed."""
     release = plan.release
     names = [k.name for k in release.keys]
-    per_row = [exp.alias_(k.scalar.tree.copy(), k.name, quoted=True) for k in release.keys]
-    totals: list[exp.Expr] = []
-    for i, slot in enumerate(plan.slots, 1):
-        items, found = _slot(i, slot, release.input)
-        per_row += items
-        totals += found
-    if not per_row:  # COUNT(*) alone needs no column
-        per_row = [exp.alias_(exp.true(), "row", quoted=True)]
-    rows = derived(_select(release.input, per_row), "rows")
-    if release.public_keys is None:
-        return exp.select(*totals).from_(rows)
-    exact = (
-        exp.select(*(column("rows", n) for n in names), *totals)
-        .from_(rows)
-        .group_by(*(column("rows", n) for n in names))
-    )
-    same = [exp.NullSafeEQ(this=column("keys", n), expression=column("exact", n)) for n in names]
-    zero = exp.Literal.number(0)
-    return (
+    listed = [n for n in names if n not in release.private_keys] if release.public_keys is not None else []
+    chain = steps.Chain()
+    if listed:
+        assert release.public_keys is not None
+        chain.add("keys", release.public_keys.tree.copy())
+    chain.add("rows", select_from(release.input, steps.row_items(plan)))
+    if plan.limits.late:
+        assert plan.limits.rows is not None
+        chain.add("late", steps.late(plan.limits.rows, steps.row_names(plan)))
+    if plan.limits.per_unit:
+        wasted = is_salted(plan) or plan.limits.ball is not None or release.private_keys
+        chain.add("cells", _only_listed(steps.cells(plan, chain.last), chain.last, listed if wasted else []))
+        chain.add("limited", steps.limited(plan, chain.last))
+        if is_salted(plan):
+            assert plan.limits.groups is not None
+            chain.add("chosen", steps.chosen(plan.limits.groups, names, salt, chain.last))
+        totals = steps.totals_of_cells(plan, chain.last)
+    else:
+        totals = steps.totals_of_rows(plan, chain.last)
+    if not names:
+        return chain.end(totals)
+    if release.private_keys:
+        return chain.end(_ordered(_only_listed(totals, chain.last, listed), chain.last, names))
+    chain.add("totals", totals)
+    figures = [t.alias_or_name for t in totals.selects if t.alias_or_name not in names]
+    zeroed = [exp.Coalesce(this=column("totals", f), expressions=[exp.Literal.number(0)]) for f in figures]
+    filled = (
         exp.select(
             *(column("keys", n) for n in names),
-            *(
-                exp.alias_(exp.Coalesce(this=column("exact", t.alias), expressions=[zero.copy()]), t.alias, quoted=True)
-                for t in totals
-            ),
+            *(exp.alias_(z, f, quoted=True) for z, f in zip(zeroed, figures, strict=True)),
         )
-        .from_(derived(release.public_keys.tree.copy(), "keys"))
-        .join(derived(exact, "exact"), on=exp.and_(*same), join_type="LEFT")
-        .order_by(*(exp.Ordered(this=column("keys", n), desc=False, nulls_first=False) for n in names))
+        .from_(steps.named("keys"))
+        .join(steps.named("totals"), on=_same("totals", names), join_type="LEFT")
     )
+    return chain.end(_ordered(filled, "keys", names))
+
+
+def _only_listed(select: exp.Select, source: str, listed: Sequence[str]) -> exp.Select:
+    """Keep only rows whose listed keys are public ones: before the choice of keys, so that none is wasted."""
+    return select.join(steps.named("keys"), on=_same(source, listed), join_type="INNER") if listed else select
+
+
+def _same(source: str, names: Sequence[str]) -> exp.Expr:
+    return exp.and_(*(exp.NullSafeEQ(this=column("keys", n), expression=column(source, n)) for n in names))
+
+
+def _ordered(select: exp.Select, source: str, names: Sequence[str]) -> exp.Select:
+    """By key: the engine's own order is a fact about rows."""
+    return select.order_by(*(exp.Ordered(this=column(source, n), desc=False, nulls_first=False) for n in names))
 
 
 def count_keys_sql(tree: exp.Select, limit: int | None) -> SealedSql:
@@ -107,91 +143,3 @@ def count_keys_sql(tree: exp.Select, limit: int | None) -> SealedSql:
     count = exp.alias_(exp.Count(this=exp.Star(), big_int=True), "n", quoted=True)
     tables = frozenset(f"{t.db}.{t.name}" for t in tree.find_all(exp.Table))
     return seal(exp.select(count).from_(derived(keys, "keys")), tables)
-
-
-def _slot(i: int, slot: Slot, relation: Relation) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    """The columns that a slot needs per row, and its totals per group."""
-    items: list[exp.Expr] = []
-    name = f"v{i}"
-    if slot.kind in (SlotKind.SUM, SlotKind.MEAN):
-        assert slot.argument is not None and slot.grid is not None
-        items.append(exp.alias_(to_grid(slot.argument, slot.grid), name, quoted=True))
-        total: exp.Expr = exp.Sum(this=column("rows", name))
-        if slot.grid.storage is not Kind.DECIMAL:  # a sum of BIGINT is a HUGEINT below 2^126: exact as DECIMAL(38, 0)
-            total = exp.cast(total, exp.DataType.build("DECIMAL(38, 0)", dialect="duckdb"))
-        found = [exp.alias_(exp.Coalesce(this=total, expressions=[exp.Literal.number(0)]), f"s{i}", quoted=True)]
-        if slot.kind is SlotKind.MEAN:
-            found.append(exp.alias_(exp.Count(this=column("rows", name), big_int=True), f"n{i}", quoted=True))
-        return items, found
-    count: exp.Expr = exp.Count(this=exp.Star(), big_int=True)
-    if slot.kind is SlotKind.UNITS:
-        items.append(exp.alias_(unit(relation), f"u{i}", quoted=True))
-        count = exp.Count(this=exp.Distinct(expressions=[column("rows", f"u{i}")]), big_int=True)
-    if slot.argument is not None:
-        items.append(exp.alias_(slot.argument.tree.copy(), name, quoted=True))
-        count = exp.Filter(this=count, expression=exp.Where(this=column("rows", name)))
-    return items, [exp.alias_(count, f"n{i}", quoted=True)]
-
-
-def _select(relation: Relation, items: list[exp.Expr]) -> exp.Select:
-    """SELECT items FROM relation."""
-    select = exp.select(*items)
-    predicates: list[exp.Expr] = []
-    select = _from(select, relation, predicates)
-    return select.where(*(wrapped(p) for p in predicates)) if predicates else select
-
-
-def _from(select: exp.Select, relation: Relation, predicates: list[exp.Expr]) -> exp.Select:
-    """Add a relation to FROM and what it filters to `predicates`."""
-    match relation:
-        case Scan() | Project():
-            return select.from_(_item(relation, predicates))
-        case Filter(input=source, predicate=predicate):
-            select = _from(select, source, predicates)
-            predicates.append(predicate.tree.copy())
-            return select
-        case Join(kind=kind, left=left, right=right, on=on):
-            select = _from(select, left, predicates)
-            condition = on.tree.copy()
-            if is_private(left) and is_private(right):
-                # Ownership never rests on what the analyst wrote: a joined row has one owner because of this line.
-                condition = exp.and_(wrapped(condition), exp.EQ(this=unit(left), expression=unit(right)))
-            assert isinstance(right, Scan | Project)
-            return select.join(
-                _item(right, predicates), on=condition, join_type="LEFT" if kind is JoinKind.LEFT else "INNER"
-            )
-        case _:
-            assert_never(relation)
-
-
-def _item(relation: Scan | Project, predicates: list[exp.Expr]) -> exp.Expr:
-    if isinstance(relation, Project):
-        items = [exp.alias_(s.tree.copy(), name, quoted=True) for name, s in relation.items]
-        owner = exp.alias_(unit(relation.input), UNIT, quoted=True)
-        return derived(_select(relation.input, [*items, owner]), relation.alias)
-    if relation.limit is not None:
-        limit = exp.Literal.number(relation.limit)
-        predicates.append(exp.LTE(this=column(relation.alias, RANK), expression=limit))
-    return exp.Table(
-        this=exp.to_identifier(relation.table, quoted=True),
-        db=exp.to_identifier(PUBLIC_CATALOG if relation.public else PRIVATE_CATALOG),
-        alias=exp.TableAlias(this=exp.to_identifier(relation.alias, quoted=True)),
-    )
-
-
-def is_private(relation: Relation) -> bool:
-    """Whether its rows belong to units."""
-    return any(not s.public for s in scans(relation))
-
-
-def unit(relation: Relation) -> exp.Column:
-    """The column that says whom a row belongs to: by lineage, never by name."""
-    match relation:
-        case Scan(alias=alias) | Project(alias=alias):
-            return column(alias, UNIT)
-        case Filter(input=source):
-            return unit(source)
-        case Join(left=left, right=right):
-            return unit(left) if is_private(left) else unit(right)
-        case _:
-            assert_never(relation)

@@ -53,7 +53,9 @@ class Table:
     source: the table or view of the database (default: the table's own name).
     key: columns that identify a row; enforced per unit for private tables, verified for public ones.
     max_rows_per_unit (R, private tables only), max_groups_per_unit (g), max_rows_per_group (r): the limits.
-    references: every public reference, those of single columns included.
+    limit: "rows" or "late", whether R acts before or after WHERE where nobody says otherwise.
+    hard: by the limits' names, how high an analyst may set them for a statement (`max_rows_per_unit_hard` and its
+    like). references: every public reference, those of single columns included.
     """
 
     name: str
@@ -65,6 +67,8 @@ class Table:
     max_rows_per_unit: int | None = None
     max_groups_per_unit: int | None = None
     max_rows_per_group: int | None = None
+    limit: str = "rows"
+    hard: Mapping[str, int] = field(default_factory=dict)
     references: tuple[Reference, ...] = ()
 
     @property
@@ -78,7 +82,11 @@ ROW = "\0row"
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The account and its terms; all amounts exact."""
+    """The account and its terms; all amounts exact.
+
+    per_query_delta: of a statement with private keys; None = delta * (the statement's epsilon) / epsilon.
+    min_units_per_group: a private key is shown only where it seems to have so many units, whatever delta allows.
+    """
 
     account: str
     epsilon: Fraction
@@ -86,6 +94,8 @@ class Budget:
     per_query_epsilon: Fraction
     max_query_epsilon: Fraction
     composition: str = "basic"
+    per_query_delta: Fraction | None = None
+    min_units_per_group: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,9 @@ def _table(name: str, data: object, problems: Problems) -> Written:
         key=key,
         columns=columns,
         references=tuple(reference for reference, _ in references),
-        **limits,
+        max_rows_per_unit=limits.get("max_rows_per_unit"),
+        max_groups_per_unit=limits.get("max_groups_per_unit"),
+        max_rows_per_group=limits.get("max_rows_per_group"),
     )
     return Written(table, tuple(place for _, place in references))
 

@@ -3,11 +3,35 @@
 Neighbouring databases differ in all rows of one unit (add/remove). A slot is one integer vector per group key; its
 norms are taken over all keys and components together, absent keys as 0. The norms come from the limits that the
 rewritten SQL *enforces*, never from the policy's own numbers: a limit that is declared and not enforced bounds nothing.
+(With R = 400, g = 8, r = 100, formulas that mix strategies under-noise `rows` twofold in L2 and give `cells` half of
+its true 800 in L1.)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the SQL of a release enforces for each unit; None means "not enforced".
+
+    strategy: its name. rows (R): at most so many driving rows count; `late`: chosen after WHERE and joins, else before.
+    groups (g): at most so many keys. per_group (r): in each key, the unit's rows count as at most so many.
+    ball (B): the unit's vector is scaled into an L1 ball of so many rows.
+    """
+
+    strategy: str
+    rows: int | None = None
+    late: bool = False
+    groups: int | None = None
+    per_group: int | None = None
+    ball: int | None = None
+
+    @property
+    def per_unit(self) -> bool:
+        """Whether the SQL first adds up the rows of each (unit, key)."""
+        return self.per_group is not None or self.ball is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +46,32 @@ class Norms:
     keys: int
 
 
-def of_rows(limit: int, weight: int, keys: int) -> Norms:
-    """Strategy `rows`: at most `limit` rows of the unit are counted, each in one key, moving the vector by at most
-    `weight` in L1. All rows may fall into one key, so linf is as large as l1.
+def touched_keys(limits: Limits, keys: int | None) -> int:
+    """k-hat: the number of keys that one unit can touch, at most one per row. keys: D, None where there is no list."""
+    bounds = [n for n in (limits.rows, limits.groups, keys) if n is not None]
+    if not bounds:
+        raise ValueError("nothing bounds the keys of a unit")
+    return min(bounds)
 
-    weight: of a count 1; of a sum over [lo, hi] max(|lo|, |hi|) on the grid; of a Bernstein slot of degree 1 its M.
-    keys: D, the number of public keys (1 without GROUP BY).
+
+def of_rows(limits: Limits, weight: int, keys: int | None) -> Norms:
+    """A slot to which each row adds at most `weight` in L1: a count 1; a sum over [lo, hi] max(|lo|, |hi|) on its grid;
+    a Bernstein slot of degree 1 its M.
+
+    The unit's rows count as at most R in all, at most r in one key and so at most k-hat * r over its keys, and within
+    the ball as at most B. All of them may fall into one key, so linf is bounded by what one key can hold.
     """
-    return Norms(limit * weight, limit * weight, min(limit, keys))
+    touched = touched_keys(limits, keys)
+    in_all = [n for n in (limits.rows, limits.ball) if n is not None]
+    in_one = in_all + [n for n in (limits.per_group,) if n is not None]
+    if limits.per_group is not None:
+        in_all.append(touched * limits.per_group)
+    if not in_all:
+        raise ValueError("nothing bounds the rows of a unit")
+    return Norms(min(in_one) * weight, min(in_all) * weight, touched)
 
 
-def of_units(limit: int, keys: int) -> Norms:
-    """COUNT(DISTINCT unit) under `rows`: the unit counts once in each key it touches, and it touches as many as it has
-    rows left, but no more than there are."""
-    touched = min(limit, keys)
+def of_units(limits: Limits, keys: int | None) -> Norms:
+    """COUNT(DISTINCT unit): the unit counts once in each key that it touches."""
+    touched = touched_keys(limits, keys)
     return Norms(1, touched, touched)

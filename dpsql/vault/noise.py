@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import Measure, Statistic
-from dpsql.compile.plan import HALF_WIDTH, ReleasePlan, Slot, SlotKind, output_type
+from dpsql.compile.plan import HALF_WIDTH, ReleasePlan, Selection, Slot, SlotKind, output_type
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.intervals import ratio_half_widths, two_laplace_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace
+from dpsql.privacy.selection import conditioned, threshold
+from dpsql.privacy.sensitivity import Limits
 from dpsql.vault.engine import Engine
 
 Integers = NDArray[np.int64] | NDArray[np.object_]
@@ -34,65 +36,70 @@ public function of the noise law and the released values)."""
 def release(engine: Engine, statement: SealedSql, plan: ReleasePlan) -> Noisy:
     """Run one release. Raises EngineFailure."""
     exact = engine.run(statement.text)
-    columns: dict[str, pa.Array] = {}
-    for key in plan.release.keys:
-        columns[key.name] = exact.column(key.name).combine_chunks()
-    half_widths: dict[str, NDArray[np.float64]] = {}
+    vectors: dict[int, list[Integers]] = {}
+    if plan.selection is not None:
+        exact = _selected(exact, plan, plan.selection, vectors)
+    columns = {key.name: exact.column(key.name).combine_chunks() for key in plan.release.keys}
     for i, slot in enumerate(plan.slots, 1):
-        draw = DiscreteLaplace(slot.scale)
-        if slot.kind is SlotKind.MEAN:
-            right, left = _noised_mean(exact, i, slot, draw)
-            for measure in slot.outputs:
-                columns[measure.name] = _from_mean(measure, slot, plan.limit, left, right)
-                half_widths[measure.name] = _mean_half_widths(measure, slot, left, right)
-        else:
-            name = f"s{i}" if slot.kind is SlotKind.SUM else f"n{i}"
-            noisy = _add(_integers(exact.column(name)), draw)
-            step = slot.grid.step if slot.grid is not None else Fraction(1)
-            for measure in slot.outputs:
-                columns[measure.name] = _array(noisy, step, output_type(measure, slot, plan.limit))
-                half_widths[measure.name] = np.full(len(noisy), float(draw.half_width() * step))
-    measures = [m.name for m in plan.release.measures]
-    names = [k.name for k in plan.release.keys] + measures
-    widths = {m + HALF_WIDTH: pa.array(half_widths[m], pa.float64()) for m in measures}
-    return pa.table({n: columns[n] for n in names} | widths)
+        if i not in vectors:
+            draw = DiscreteLaplace(slot.scale)
+            vectors[i] = [_add(component, draw) for component in _components(exact, i, slot, plan.limits)]
+        for measure in slot.outputs:
+            columns[measure.name], half_widths = _read(measure, slot, vectors[i])
+            columns[measure.name + HALF_WIDTH] = pa.array(half_widths, pa.float64())
+    names = [k.name for k in plan.release.keys] + [m.name for m in plan.release.measures]
+    names += [m.name + HALF_WIDTH for m in plan.release.measures]
+    return pa.table({n: columns[n] for n in names})
 
 
-def _noised_mean(exact: pa.Table, i: int, slot: Slot, draw: DiscreteLaplace) -> tuple[Integers, Integers]:
-    """The Bernstein vector (sum of M - k', sum of k') with k' = k - lo, from n and the sum of k: linear, so exact."""
+def _selected(exact: pa.Table, plan: ReleasePlan, selection: Selection, vectors: dict[int, list[Integers]]) -> pa.Table:
+    """The rows of keys that may be shown. For the others nothing is drawn in any slot, and nothing of them is kept."""
+    law = (selection.delta, selection.touched, selection.min_units)
+    if selection.counted is None:
+        units = np.asarray(exact.column("units").to_numpy()).astype(np.int64)
+        kept = conditioned(selection.epsilon, *law).keep(units)
+    else:
+        i, slot = plan.slots.index(selection.counted) + 1, selection.counted
+        (noisy,) = (_add(c, DiscreteLaplace(slot.scale)) for c in _components(exact, i, slot, plan.limits))
+        kept = np.asarray(noisy >= threshold(slot.epsilon, *law).tau, dtype=np.bool_)
+        vectors[i] = [noisy[kept]]
+    return exact.filter(pa.array(kept, pa.bool_()))
+
+
+def _components(exact: pa.Table, i: int, slot: Slot, limits: Limits) -> list[Integers]:
+    """A slot's exact vector. A Bernstein slot's (sum of M - k', sum of k'), k' = k - lo, is linear in n and the sum
+    of k; under strategies that work per unit the SQL has formed it."""
+    if slot.kind is not SlotKind.MEAN:
+        return [_integers(exact.column(f"s{i}" if slot.kind is SlotKind.SUM else f"n{i}"))]
+    if limits.per_unit:
+        return [_integers(exact.column(f"l{i}")), _integers(exact.column(f"s{i}"))]
     assert slot.grid is not None
     count = _integers(exact.column(f"n{i}")).astype(object)
     right = _integers(exact.column(f"s{i}")).astype(object) - slot.grid.lo * count
-    left = slot.grid.span * count - right
-    return _add(right, draw), _add(left, draw)
+    return [slot.grid.span * count - right, right]
 
 
-def _from_mean(measure: Measure, slot: Slot, limit: int, left: Integers, right: Integers) -> pa.Array:
-    """Count, sum or mean from the noised vector: post-processing."""
+def _read(measure: Measure, slot: Slot, noisy: list[Integers]) -> tuple[pa.Array, NDArray[np.float64]]:
+    """A measure and its half-widths from a noised vector: post-processing."""
+    type_ = output_type(measure, slot)
+    if slot.kind is not SlotKind.MEAN:
+        half_width = float(DiscreteLaplace(slot.scale).half_width() * slot.step)
+        return _array(noisy[0], slot.step, type_), np.full(len(noisy[0]), half_width)
+    left, right = (component.astype(object) for component in noisy)
     assert slot.grid is not None
-    grid, total = slot.grid, (left + right).astype(object)
-    type_ = output_type(measure, slot, limit)
+    grid, scale, total = slot.grid, float(slot.scale) / slot.subgrid, left + right
     if measure.statistic is Statistic.VALUES:
-        return _array(np.array([round(Fraction(int(t), grid.span)) for t in total], dtype=object), Fraction(1), type_)
+        width = two_laplace_half_width(scale, scale) / grid.span + 1
+        return _array(total, Fraction(1, slot.weight), type_), np.full(len(total), width)
     if measure.statistic is Statistic.SUM:
-        sums = [round(Fraction(grid.lo * int(t), grid.span) + int(r)) for t, r in zip(total, right, strict=True)]
-        return _array(np.array(sums, dtype=object), grid.step, type_)
+        ends = (abs(grid.lo) * scale / grid.span, abs(grid.lo + grid.span) * scale / grid.span)
+        width = (two_laplace_half_width(*ends) + 1) * float(grid.step)
+        return _array(grid.lo * total + grid.span * right, slot.step / grid.span, type_), np.full(len(total), width)
     lo, hi = float(grid.lo * grid.step), float(grid.hi * grid.step)
     share = [min(max(int(r) / int(t), 0.0), 1.0) if t > 0 else 0.5 for t, r in zip(total, right, strict=True)]
     means = [min(max(lo + (hi - lo) * s, lo), hi) for s in share]
-    return pa.array(means, pa.float64())
-
-
-def _mean_half_widths(measure: Measure, slot: Slot, left: Integers, right: Integers) -> NDArray[np.float64]:
-    assert slot.grid is not None
-    grid, scale = slot.grid, float(slot.scale)
-    if measure.statistic is Statistic.VALUES:
-        return np.full(len(left), two_laplace_half_width(scale, scale) / grid.span + 1)
-    if measure.statistic is Statistic.SUM:
-        ends = (abs(grid.lo) * scale / grid.span, abs(grid.lo + grid.span) * scale / grid.span)
-        return np.full(len(left), (two_laplace_half_width(*ends) + 1) * float(grid.step))
-    width = float((grid.hi - grid.lo) * grid.step)
-    return ratio_half_widths(left.astype(np.float64), right.astype(np.float64), scale, width)
+    widths = ratio_half_widths(left.astype(np.float64), right.astype(np.float64), float(slot.scale), hi - lo)
+    return pa.array(means, pa.float64()), widths
 
 
 def _add(exact: Integers, draw: DiscreteLaplace) -> Integers:
@@ -120,11 +127,14 @@ _WIDEST = 10**38 - 1
 
 
 def _array(values: Integers, step: Fraction, type_: SqlType) -> pa.Array:
-    """step * values as a column of the released type; saturating, since the type must not depend on the data."""
+    """step * values as a column of the released type, rounded to it; saturating, since the type must not depend on the
+    data."""
+    if type_.kind is Kind.DOUBLE:
+        return pa.array([float(int(v) * step) for v in values], pa.float64())
+    parts = step * 10**type_.scale
+    whole = [int(v) if parts == 1 else round(int(v) * parts) for v in values]
     if type_.kind is Kind.INTEGER:
-        return pa.array([min(max(int(v), _INT64[0]), _INT64[1]) for v in values], pa.int64())
-    if type_.kind is Kind.DECIMAL:
-        unscaled = [min(max(int(v), -_WIDEST), _WIDEST) for v in values]
-        exact = [Decimal((v < 0, tuple(map(int, str(abs(v)))), -type_.scale)) for v in unscaled]
-        return pa.array(exact, pa.decimal128(38, type_.scale))
-    return pa.array([float(int(v) * step) for v in values], pa.float64())
+        return pa.array([min(max(w, _INT64[0]), _INT64[1]) for w in whole], pa.int64())
+    bounded = [min(max(w, -_WIDEST), _WIDEST) for w in whole]
+    exact = [Decimal((w < 0, tuple(map(int, str(abs(w)))), -type_.scale)) for w in bounded]
+    return pa.array(exact, pa.decimal128(38, type_.scale))

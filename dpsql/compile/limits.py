@@ -1,0 +1,78 @@
+"""Choose the strategy of a release: from the policy, the number of public keys and the analyst's wish, never from data.
+
+- rows: at most R rows of the driving scan, chosen before WHERE. One pass, near the speed of the plain query.
+- late: at most R rows, chosen after WHERE and joins: loses nothing to rows that the query filters out.
+- cells: per (unit, key) at most r rows, and at most g keys. The error falls with units rather than rows.
+- rows then cells, late then cells: R, g and r together.
+- rescale: the unit's vector is scaled into a ball of R rows; nothing is sampled away.
+
+The limits of the driving table count: its rows are the grain of the release. Any choice is private as long as what the
+noise assumes is enforced, which `Limits` carries from here into the SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dpsql.errors import Span, refusal
+from dpsql.policy.model import Table
+from dpsql.privacy.sensitivity import Limits, of_rows
+
+STRATEGIES = ("rows", "late", "cells", "rows then cells", "late then cells", "rescale")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a statement asks for, beyond its text.
+
+    epsilon, delta: its price. strategy: one of STRATEGIES, or None for the planner's choice. limits: overrides of
+    max_rows_per_unit, max_groups_per_unit and max_rows_per_group, within the policy's ceilings.
+    """
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    strategy: str | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+def one_row_per_unit(table: Table) -> bool:
+    """Whether a unit has one row by construction: the unit is the table's key, enforced by the snapshot."""
+    return table.every_row_is_a_unit or table.key == (table.unit,)
+
+
+def choose(table: Table, keys: int | None, grouped: bool, request: Request, span: Span | None) -> Limits:
+    """The limits of a release over this driving table. keys: D, None where keys are private; grouped: whether there
+    are keys at all. Raises DP223 where the strategy asked for is not possible."""
+    if one_row_per_unit(table):
+        return Limits("rows", rows=1)
+    rows = request.limits.get("max_rows_per_unit", table.max_rows_per_unit)
+    groups = request.limits.get("max_groups_per_unit", table.max_groups_per_unit) if grouped else None
+    per_group = request.limits.get("max_rows_per_group", table.max_rows_per_group) if grouped else None
+    assert rows is not None  # the loader requires it of private tables
+    default = Limits(table.limit, rows=rows, late=table.limit == "late")
+    bounded = per_group is not None and (groups is not None or keys is not None)
+    cells = Limits("cells", groups=groups, per_group=per_group) if bounded else None
+    if request.strategy is None:
+        return default if cells is None or not _is_less(cells, default, keys) else cells
+    if request.strategy in ("rows", "late"):
+        return Limits(request.strategy, rows=rows, late=request.strategy == "late")
+    if request.strategy == "rescale":
+        if keys is None and groups is None:
+            reason = 'strategy "rescale" bounds no keys, and these groups are not public'
+            raise refusal("DP223", reason, span=span, repair="SET strategy = rows, or RESET strategy")
+        return Limits("rescale", groups=groups if keys is None else None, ball=rows)
+    if cells is None:
+        missing = "GROUP BY" if not grouped else "max_rows_per_group" if per_group is None else "max_groups_per_unit"
+        reason = f'strategy "{request.strategy}" needs {missing}'
+        raise refusal("DP223", reason, span=span, repair="SET strategy = rows, or RESET strategy")
+    if request.strategy == "cells":
+        return cells
+    late = request.strategy.startswith("late")
+    return Limits(request.strategy, rows=rows, late=late, groups=groups, per_group=per_group)
+
+
+def _is_less(cells: Limits, other: Limits, keys: int | None) -> bool:
+    """Whether counts carry less noise under `cells`; private keys are decided there in any case."""
+    return keys is None or of_rows(cells, 1, keys).l1 < of_rows(other, 1, keys).l1

@@ -1,0 +1,80 @@
+"""Relations as SQL: FROM, WHERE and joins of a private block. Here stand the limit on rows and the equality of
+units."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from sqlglot import exp
+
+from dpsql.compile.ir import Filter, Join, JoinKind, Project, Relation, Scan
+from dpsql.compile.plan import scans
+from dpsql.compile.resolve import PUBLIC_CATALOG
+from dpsql.compile.trees import column, derived, wrapped
+
+PRIVATE_CATALOG = "priv"
+UNIT, RANK = "$unit", "$rank"
+
+
+def select_from(relation: Relation, items: list[exp.Expr]) -> exp.Select:
+    """SELECT items FROM relation."""
+    select = exp.select(*items)
+    predicates: list[exp.Expr] = []
+    select = _from(select, relation, predicates)
+    return select.where(*(wrapped(p) for p in predicates)) if predicates else select
+
+
+def _from(select: exp.Select, relation: Relation, predicates: list[exp.Expr]) -> exp.Select:
+    """Add a relation to FROM and what it filters to `predicates`."""
+    match relation:
+        case Scan() | Project():
+            return select.from_(_item(relation, predicates))
+        case Filter(input=source, predicate=predicate):
+            select = _from(select, source, predicates)
+            predicates.append(predicate.tree.copy())
+            return select
+        case Join(kind=kind, left=left, right=right, on=on):
+            select = _from(select, left, predicates)
+            condition = on.tree.copy()
+            if is_private(left) and is_private(right):
+                # Ownership never rests on what the analyst wrote: a joined row has one owner because of this line.
+                condition = exp.and_(wrapped(condition), exp.EQ(this=unit(left), expression=unit(right)))
+            assert isinstance(right, Scan | Project)
+            return select.join(
+                _item(right, predicates), on=condition, join_type="LEFT" if kind is JoinKind.LEFT else "INNER"
+            )
+        case _:
+            assert_never(relation)
+
+
+def _item(relation: Scan | Project, predicates: list[exp.Expr]) -> exp.Expr:
+    if isinstance(relation, Project):
+        items = [exp.alias_(s.tree.copy(), name, quoted=True) for name, s in relation.items]
+        owner = exp.alias_(unit(relation.input), UNIT, quoted=True)
+        return derived(select_from(relation.input, [*items, owner]), relation.alias)
+    if relation.limit is not None:
+        limit = exp.Literal.number(relation.limit)
+        predicates.append(exp.LTE(this=column(relation.alias, RANK), expression=limit))
+    return exp.Table(
+        this=exp.to_identifier(relation.table, quoted=True),
+        db=exp.to_identifier(PUBLIC_CATALOG if relation.public else PRIVATE_CATALOG),
+        alias=exp.TableAlias(this=exp.to_identifier(relation.alias, quoted=True)),
+    )
+
+
+def is_private(relation: Relation) -> bool:
+    """Whether its rows belong to units."""
+    return any(not s.public for s in scans(relation))
+
+
+def unit(relation: Relation) -> exp.Column:
+    """The column that says whom a row belongs to: by lineage, never by name."""
+    match relation:
+        case Scan(alias=alias) | Project(alias=alias):
+            return column(alias, UNIT)
+        case Filter(input=source):
+            return unit(source)
+        case Join(left=left, right=right):
+            return unit(left) if is_private(left) else unit(right)
+        case _:
+            assert_never(relation)

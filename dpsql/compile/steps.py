@@ -1,0 +1,294 @@
+"""The steps of a release's statement: each function gives the SELECT of one of them (see `rewrite`).
+
+Columns by slot i: `p<i>` its predicate and `v<i>` its value per row; `n<i>` a count and `s<i>` a sum on the grid per
+cell and per key. A Bernstein slot has its vector as (l<i>, s<i>) where the SQL scales it, per unit, and else only n<i>
+and s<i>, of which the vector is a linear function. `u` is the unit, `units` how many units hold a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from sqlglot import exp
+
+from dpsql.compile.grid import BIGINT, to_grid, to_integer
+from dpsql.compile.literals import cast, literal
+from dpsql.compile.plan import SUBGRID, ReleasePlan, Slot, SlotKind
+from dpsql.compile.relations import RANK, unit
+from dpsql.compile.trees import column, wrapped
+
+_VALUES = (SlotKind.SUM, SlotKind.MEAN)
+
+
+class Chain:
+    """Steps named in order, each reading those before it."""
+
+    def __init__(self) -> None:
+        self._steps: list[exp.CTE] = []
+        self.last = ""
+
+    def add(self, name: str, select: exp.Query) -> None:
+        """One more step."""
+        alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+        self._steps.append(exp.CTE(this=select, alias=alias))
+        self.last = name
+
+    def end(self, select: exp.Select) -> exp.Select:
+        """The statement: all steps, and this over them."""
+        select.set("with_", exp.With(expressions=self._steps))
+        return select
+
+
+def named(step: str) -> exp.Table:
+    """A step in FROM."""
+    return exp.Table(this=exp.to_identifier(step, quoted=True))
+
+
+def row_items(plan: ReleasePlan) -> list[exp.Expr]:
+    """What a row gives: unit and rank where a later step needs them, keys, predicates, values on their grid."""
+    relation = plan.release.input
+    items = [_as(k.scalar.tree.copy(), k.name) for k in plan.release.keys]
+    for i, slot in enumerate(plan.slots, 1):
+        if slot.kind in _VALUES:
+            assert slot.argument is not None
+            assert slot.grid is not None
+            value = to_grid(slot.argument, slot.grid)
+            items.append(_as(to_integer(value, slot.grid) if plan.limits.per_unit else value, f"v{i}"))
+        elif slot.argument is not None:
+            items.append(_as(slot.argument.tree.copy(), f"p{i}"))
+    if _needs_unit(plan):
+        items.append(_as(unit(relation), "u"))
+    if plan.limits.late:
+        items.append(_as(column(plan.release.driving, RANK), "rank"))
+    return items or [_as(exp.true(), "row")]  # COUNT(*) alone needs no column
+
+
+def row_names(plan: ReleasePlan) -> list[str]:
+    """The columns of `row_items`."""
+    return [item.alias_or_name for item in row_items(plan)]
+
+
+def _needs_unit(plan: ReleasePlan) -> bool:
+    counts_units = any(s.kind is SlotKind.UNITS for s in plan.slots) or plan.selection is not None
+    return plan.limits.late or plan.limits.per_unit or counts_units
+
+
+def late(rows: int, names: Sequence[str]) -> exp.Query:
+    """At most `rows` rows of each unit, by stored rank, among those that are left: every driving row is there at most
+    once, so a unit's ranks are distinct. A row whose stored rank is at most R is always among the first R of its unit;
+    only units with a row beyond need to be counted through."""
+    limit = exp.Literal.number(rows)
+    early = exp.select(*(column("rows", n) for n in names)).from_(named("rows"))
+    early = early.where(exp.LTE(this=column("rows", "rank"), expression=limit.copy()))
+    beyond = exp.select(column("rows", "u")).from_(named("rows"))
+    beyond = beyond.where(exp.GT(this=column("rows", "rank"), expression=limit.copy()))
+    position = exp.Window(
+        this=exp.RowNumber(),
+        partition_by=[column("rows", "u")],
+        order=exp.Order(expressions=[exp.Ordered(this=column("rows", "rank"), desc=False, nulls_first=False)]),
+        over="OVER",
+    )
+    through = exp.select(*(column("rows", n) for n in names), _as(position, "position")).from_(named("rows"))
+    through = through.where(exp.In(this=column("rows", "u"), query=exp.Subquery(this=beyond)))
+    source = exp.Subquery(this=through, alias=exp.TableAlias(this=exp.to_identifier("through", quoted=True)))
+    more = exp.select(*(column("through", n) for n in names)).from_(source)
+    more = more.where(
+        exp.And(
+            this=exp.GT(this=column("through", "rank"), expression=limit.copy()),
+            expression=exp.LTE(this=column("through", "position"), expression=limit.copy()),
+        )
+    )
+    return exp.union(early, more, distinct=False)
+
+
+def cells(plan: ReleasePlan, source: str) -> exp.Select:
+    """Per (unit, key): counts, and sums of integers (a sum of BIGINT is a HUGEINT below 2^126: it cannot overflow)."""
+    names = ["u", *(k.name for k in plan.release.keys)]
+    figures = [f for i, slot in enumerate(plan.slots, 1) for f in _figures(i, slot, source, per_unit=True)]
+    grouped = [column(source, n) for n in names]
+    return exp.select(*(c.copy() for c in grouped), *figures).from_(named(source)).group_by(*grouped)
+
+
+def totals_of_rows(plan: ReleasePlan, source: str) -> exp.Select:
+    """Per key, straight from rows."""
+    names = [k.name for k in plan.release.keys]
+    figures = [f for i, slot in enumerate(plan.slots, 1) for f in _figures(i, slot, source, per_unit=False)]
+    if plan.selection is not None:
+        units = exp.Count(this=exp.Distinct(expressions=[column(source, "u")]), big_int=True)
+        figures.append(_as(units, "units"))
+    grouped = [column(source, n) for n in names]
+    select = exp.select(*(c.copy() for c in grouped), *figures).from_(named(source))
+    return select.group_by(*grouped) if grouped else select
+
+
+def totals_of_cells(plan: ReleasePlan, source: str) -> exp.Select:
+    """Per key, from what each unit may add."""
+    names = [k.name for k in plan.release.keys]
+    figures: list[exp.Expr] = []
+    for i, slot in enumerate(plan.slots, 1):
+        for name in _vector(i, slot):
+            figures.append(_as(_or_zero(exp.Sum(this=column(source, name))), name))
+    if plan.selection is not None:
+        figures.append(_as(_count(), "units"))
+    grouped = [column(source, n) for n in names]
+    select = exp.select(*(c.copy() for c in grouped), *figures).from_(named(source))
+    return select.group_by(*grouped) if grouped else select
+
+
+def limited(plan: ReleasePlan, source: str) -> exp.Select:
+    """What each unit may add per key: cut to r rows, or scaled into the ball of B rows. Integers throughout, rounded
+    towards 0, so that the norms hold exactly."""
+    kept = [column(source, n) for n in ["u", *(k.name for k in plan.release.keys)]]
+    figures: list[exp.Expr] = []
+    for i, slot in enumerate(plan.slots, 1):
+        ball, most = plan.limits.ball, plan.limits.per_group
+        if slot.kind is SlotKind.UNITS:
+            figures.append(_as(column(source, f"n{i}"), f"n{i}"))
+        elif ball is not None:
+            figures += _scaled(i, slot, ball, source)
+        else:
+            assert most is not None
+            figures += _cut(i, slot, most, source)
+    return exp.select(*kept, *figures).from_(named(source))
+
+
+def chosen(groups: int, names: Sequence[str], salt: int, source: str) -> exp.Select:
+    """At most g keys of each unit: those of least hash(hash(unit, key, salt)), ties broken by the key. The unit is in
+    the hash, so units choose independently; hashed twice, since one `hash` is biased, or alike for all salts."""
+    keys = [column(source, n) for n in names]
+    inner = exp.Anonymous(this="HASH", expressions=[column(source, "u"), *keys, literal(salt, BIGINT)])
+    order = [exp.Anonymous(this="HASH", expressions=[inner]), *(k.copy() for k in keys)]
+    position = exp.Window(
+        this=exp.RowNumber(),
+        partition_by=[column(source, "u")],
+        order=exp.Order(expressions=[exp.Ordered(this=o, desc=False, nulls_first=False) for o in order]),
+        over="OVER",
+    )
+    within = exp.LTE(this=position, expression=exp.Literal.number(groups))
+    return exp.select(exp.Star()).from_(named(source)).qualify(within)
+
+
+def _figures(i: int, slot: Slot, source: str, *, per_unit: bool) -> list[exp.Expr]:
+    """Exact counts and sums of a slot over the rows of a group."""
+    match slot.kind:
+        case SlotKind.ROWS:
+            return [_as(_filtered(_count(), i, slot, source), f"n{i}")]
+        case SlotKind.UNITS if per_unit:
+            some = exp.GT(this=_filtered(_count(), i, slot, source), expression=exp.Literal.number(0))
+            return [_as(_case([(some, exp.Literal.number(1))], exp.Literal.number(0)), f"n{i}")]
+        case SlotKind.UNITS:
+            distinct = exp.Count(this=exp.Distinct(expressions=[column(source, "u")]), big_int=True)
+            return [_as(_filtered(distinct, i, slot, source), f"n{i}")]
+        case SlotKind.SUM | SlotKind.MEAN:
+            value = column(source, f"v{i}")
+            total = [_as(_or_zero(exp.Sum(this=value)), f"s{i}")]
+            count = [_as(exp.Count(this=value.copy(), big_int=True), f"n{i}")]
+            return total + (count if slot.kind is SlotKind.MEAN else [])
+        case _:
+            assert_never(slot.kind)
+
+
+def _vector(i: int, slot: Slot) -> list[str]:
+    """The columns that hold a slot's vector where the SQL forms it."""
+    match slot.kind:
+        case SlotKind.ROWS | SlotKind.UNITS:
+            return [f"n{i}"]
+        case SlotKind.SUM:
+            return [f"s{i}"]
+        case SlotKind.MEAN:
+            return [f"l{i}", f"s{i}"]
+        case _:
+            assert_never(slot.kind)
+
+
+def _cut(i: int, slot: Slot, most: int, source: str) -> list[exp.Expr]:
+    """A cell cut to `most` rows: a count and a sum are clamped; a Bernstein vector is scaled as one, by most / n (each
+    component clamped on its own would let 30 rows count where 10 may)."""
+    n, s = column(source, f"n{i}"), column(source, f"s{i}")
+    if slot.kind is SlotKind.ROWS:
+        return [_as(_least(n, most), f"n{i}")]
+    assert slot.grid is not None
+    if slot.kind is SlotKind.SUM:
+        low, high = most * min(slot.grid.lo, 0), most * max(slot.grid.hi, 0)
+        below, above = exp.LT(this=s, expression=_whole(low)), exp.GT(this=s.copy(), expression=_whole(high))
+        return [_as(_case([(below, _whole(low)), (above, _whole(high))], s.copy()), f"s{i}")]
+    left, right = _bernstein(slot, n, s)
+    over = exp.GT(this=n.copy(), expression=exp.Literal.number(most))
+    return [
+        _as(_case([(over.copy(), _part(component, _whole(most), n))], _times(component, SUBGRID)), name)
+        for component, name in ((left, f"l{i}"), (right, f"s{i}"))
+    ]
+
+
+def _scaled(i: int, slot: Slot, ball: int, source: str) -> list[exp.Expr]:
+    """The unit's vector times min(1, B w / its L1 norm), in parts of 2^-10, rounded towards 0: so the norm is at most
+    B w."""
+    n, s = column(source, f"n{i}"), column(source, f"s{i}")
+    radius = ball * (slot.weight // SUBGRID)
+    components: list[tuple[exp.Expr, str]]
+    norm: exp.Expr
+    if slot.kind is SlotKind.ROWS:
+        components, norm = [(n, f"n{i}")], n.copy()
+    elif slot.kind is SlotKind.SUM:
+        components, norm = [(s, f"s{i}")], exp.Abs(this=s.copy())
+    else:
+        left, right = _bernstein(slot, n, s)
+        components, norm = [(left, f"l{i}"), (right, f"s{i}")], _times(n.copy(), slot.weight // SUBGRID)
+    total = exp.Window(this=exp.Sum(this=norm), partition_by=[column(source, "u")], over="OVER")
+    over = exp.GT(this=total, expression=_whole(radius))
+    return [
+        _as(_case([(over.copy(), _part(c, _whole(radius), total))], _times(c, SUBGRID)), name) for c, name in components
+    ]
+
+
+def _bernstein(slot: Slot, n: exp.Expr, s: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
+    """(sum of M - k', sum of k') with k' = k - lo, from n and the sum of k."""
+    assert slot.grid is not None
+    right = exp.Paren(this=exp.Sub(this=s.copy(), expression=_times(n, slot.grid.lo)))
+    return exp.Paren(this=exp.Sub(this=_times(n, slot.grid.span), expression=right.copy())), right
+
+
+def _part(component: exp.Expr, numerator: exp.Expr, denominator: exp.Expr) -> exp.Expr:
+    """SUBGRID * component * numerator // denominator; the denominator is above 0 wherever this is reached, and NULLIF
+    keeps an engine that evaluates it elsewhere from failing."""
+    product = exp.Mul(this=_times(component, SUBGRID), expression=numerator)
+    guarded = exp.Nullif(this=denominator.copy(), expression=exp.Literal.number(0))
+    return exp.IntDiv(this=exp.Paren(this=product), expression=guarded)
+
+
+def _times(x: exp.Expr, factor: int) -> exp.Expr:
+    return exp.Mul(this=wrapped(x.copy()), expression=_whole(factor))
+
+
+def _whole(k: int) -> exp.Expr:
+    """An integer as HUGEINT: products of counts, grid points and limits stay below 2^126 (see `plan`)."""
+    number = exp.Literal.number(str(abs(k)))
+    return cast(exp.Neg(this=number) if k < 0 else number, "HUGEINT")
+
+
+def _least(x: exp.Expr, most: int) -> exp.Expr:
+    over = exp.GT(this=x, expression=exp.Literal.number(most))
+    return _case([(over, exp.Literal.number(most))], x.copy())
+
+
+def _case(branches: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr) -> exp.Case:
+    return exp.Case(ifs=[exp.If(this=test, true=value) for test, value in branches], default=default)
+
+
+def _count() -> exp.Expr:
+    return exp.Count(this=exp.Star(), big_int=True)
+
+
+def _filtered(call: exp.Expr, i: int, slot: Slot, source: str) -> exp.Expr:
+    if slot.argument is None:
+        return call
+    return exp.Filter(this=call, expression=exp.Where(this=column(source, f"p{i}")))
+
+
+def _or_zero(x: exp.Expr) -> exp.Expr:
+    return exp.Coalesce(this=x, expressions=[exp.Literal.number(0)])
+
+
+def _as(tree: exp.Expr, name: str) -> exp.Expr:
+    return exp.alias_(tree, name, quoted=True)
