@@ -38,7 +38,8 @@ def _from(select: exp.Select, relation: Relation, predicates: list[exp.Expr]) ->
             condition = on.tree.copy()
             if is_private(left) and is_private(right):
                 # Ownership never rests on what the analyst wrote: a joined row has one owner because of this line.
-                condition = exp.and_(wrapped(condition), exp.EQ(this=unit(left), expression=unit(right)))
+                owners = exp.EQ(this=unit(left), expression=unit(right))
+                condition = owners if condition == exp.true() else exp.and_(wrapped(condition), owners)
             assert isinstance(right, Scan | Project)
             return select.join(
                 _item(right, predicates), on=condition, join_type="LEFT" if kind is JoinKind.LEFT else "INNER"

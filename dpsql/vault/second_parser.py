@@ -148,7 +148,20 @@ _OTHERS: dict[str, Shape] = {
 
 _TYPES = frozenset(
     {"bool", "boolean", "varchar", "text", "string", "date", "time", "timestamp", "timestamptz", "interval", "uuid"}
-    | {"tinyint", "smallint", "int", "integer", "bigint", "hugeint", "int128", "float", "real", "double", "decimal", "blob"}
+    | {
+        "tinyint",
+        "smallint",
+        "int",
+        "integer",
+        "bigint",
+        "hugeint",
+        "int128",
+        "float",
+        "real",
+        "double",
+        "decimal",
+        "blob",
+    }
     | {"utinyint", "usmallint", "uinteger", "ubigint", "uhugeint", "list", "struct", "timestamp with time zone"}
 )
 _TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})

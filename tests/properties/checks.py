@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpsql.compile.plan import ReleasePlan, SlotKind
+from dpsql.compile.plan import ReleasePlan
 from dpsql.errors import Error
 from dpsql.explain import explain
 from dpsql.ledger import Ledger
@@ -48,18 +48,11 @@ def vectors(table: pa.Table, plan: ReleasePlan) -> list[Vector]:
     rows = list(zip(*keys, strict=True)) if keys else [()]
     if len(set(rows)) != len(rows) or len(rows) != table.num_rows:
         raise Violation("a key stands twice")
-    if len(rows) > plan.keys:
+    if plan.keys is not None and len(rows) > plan.keys:
         raise Violation(f"there are {len(rows)} keys, and the plan counts {plan.keys}")
     found = []
     for i, slot in enumerate(plan.slots, 1):
-        counts = noise._integers(table.column(f"n{i}")).tolist() if slot.kind is not SlotKind.SUM else []
-        sums = noise._integers(table.column(f"s{i}")).tolist() if slot.kind in (SlotKind.SUM, SlotKind.MEAN) else []
-        if slot.kind is SlotKind.MEAN:
-            assert slot.grid is not None
-            right = [s - slot.grid.lo * n for n, s in zip(counts, sums, strict=True)]
-            parts = [(r, slot.grid.span * n - r) for n, r in zip(counts, right, strict=True)]
-        else:
-            parts = [(v,) for v in (counts or sums)]
+        parts = list(zip(*(c.tolist() for c in noise._components(table, i, slot, plan.limits)), strict=True))
         found.append(dict(zip(rows, parts, strict=True)))
     return found
 
@@ -186,7 +179,7 @@ def check_noise(sql: str, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
             scale = Fraction(slot.norms.l1) / slot.epsilon
             columns = zip(*vector.values(), strict=True) if vector else [()] * (2 if slot.kind is SlotKind.MEAN else 1)
             expected += [(scale, list(column)) for column in columns]
-    assert compiled.plan.epsilon == side.session.settings.epsilon == answer.receipt.epsilon  # type: ignore[union-attr]
+    assert compiled.plan.epsilon == side.session.settings.request.epsilon == answer.receipt.epsilon  # type: ignore[union-attr]
     assert seen == expected, f"{sql}: noise is not added to what is measured, or at another scale"
     return [f"{f.name} {f.type}" for f in answer.table.schema]
 

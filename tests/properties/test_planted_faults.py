@@ -13,7 +13,7 @@ import pytest
 from sqlglot import exp
 
 from dpsql.compile import grid as grids
-from dpsql.compile import joins, rewrite
+from dpsql.compile import joins, relations, steps
 from dpsql.compile import plan as plans
 from dpsql.compile.grid import Grid
 from dpsql.compile.ir import Facts, Relation, Scalar, Scan
@@ -21,7 +21,7 @@ from dpsql.compile.trees import column
 from dpsql.errors import Error
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy import sensitivity
-from dpsql.privacy.sensitivity import Norms
+from dpsql.privacy.sensitivity import Limits, Norms
 from dpsql.vault import materialise
 from tests.properties.checks import COUNT, CROWDED, JOIN, MEAN, NOBODY, PRICES, SOUND, SUM, UNITS, examine, rows
 from tests.properties.worlds import Database, Violation
@@ -33,38 +33,38 @@ def test_nothing_is_found_where_nothing_is_wrong(tmp_path: Path) -> None:
 
 
 def drop_the_rank_limit(patch: pytest.MonkeyPatch) -> None:
-    plain = rewrite._item
+    plain = relations._item
 
     def item(relation: Any, predicates: list[Any]) -> Any:
         return plain(replace(relation, limit=None) if isinstance(relation, Scan) else relation, predicates)
 
-    patch.setattr(rewrite, "_item", item)
+    patch.setattr(relations, "_item", item)
 
 
 def drop_the_equality_of_units(patch: pytest.MonkeyPatch) -> None:
-    plain = rewrite.is_private
+    plain = relations.is_private
 
     def is_private(relation: Relation) -> bool:
         return plain(relation) and not (isinstance(relation, Scan) and relation.table == "baskets")
 
-    patch.setattr(rewrite, "is_private", is_private)
+    patch.setattr(relations, "is_private", is_private)
 
 
 def drop_the_clamp(patch: pytest.MonkeyPatch) -> None:
-    plain = rewrite.to_grid
+    plain = steps.to_grid
 
     def to_grid(value: Any, grid: Any) -> Any:
         case = plain(value, grid)
-        return case.args["default"]
+        return case.args["ifs"][0].args["true"]
 
-    patch.setattr(rewrite, "to_grid", to_grid)
+    patch.setattr(steps, "to_grid", to_grid)
 
 
 def halve_the_norms(patch: pytest.MonkeyPatch) -> None:
     plain = sensitivity.of_rows
 
-    def of_rows(limit: int, weight: int, keys: int) -> Norms:
-        full = plain(limit, weight, keys)
+    def of_rows(limits: Limits, weight: int, keys: int | None) -> Norms:
+        full = plain(limits, weight, keys)
         return Norms(full.linf // 2, full.l1 // 2, full.keys)
 
     patch.setattr(sensitivity, "of_rows", of_rows)
