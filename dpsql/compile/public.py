@@ -36,7 +36,6 @@ regexp_replace RegexpReplace 3 4 / repeat Repeat 2 2 / replace Replace 3 3 / rev
 rpad Pad 3 3 / rtrim Trim 1 2 / sha256 SHA2 1 1 / split_part SplitPart 3 3 / starts_with StartsWith 2 2
 str_split Split 2 2 / strip_accents - 1 1 / strlen - 1 1 / strpos StrPosition 2 2 / substring Substring 2 3
 suffix - 2 2 / translate Translate 3 3 / trim Trim 1 2 / unicode Unicode 1 1 / upper Upper 1 1
-hash - 1 99
 
 age - 2 2 / century - 1 1 / date_diff DateDiff 3 3 / date_part - 2 2 / date_sub - 3 3 / date_trunc DateTrunc 2 2
 date_trunc TimestampTrunc 2 2 / datesub - 3 3 / day Day 1 1 / dayname Dayname 1 1 / dayofmonth DayOfMonth 1 1
