@@ -79,10 +79,13 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
 _ADDED: dict[str, tuple[str, ...]] = {
     "BOOL_AND": ("CAST", "%BOOLEAN"),
     "BOOL_OR": ("CAST", "%BOOLEAN"),
+    "STRING_AGG": ("=,",),
+    "GROUP_CONCAT": ("=,",),
+    "LISTAGG": ("=,",),
     "RANGE": ("=0",),
     "GENERATE_SERIES": ("=0",),
 }
-"""What sqlglot may add to a call of these: a cast of what is a boolean, the start that DuckDB takes by default."""
+"""What sqlglot may add to a call of these: a cast of what is a boolean, and what DuckDB takes by default."""
 
 _STRINGS = {TokenType.STRING, TokenType.HEREDOC_STRING, TokenType.BYTE_STRING, TokenType.NATIONAL_STRING}
 _SILENT = {
@@ -105,7 +108,14 @@ _SET_OPERATIONS = {TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT}
 _DATE_TYPES = {TokenType.DATE, TokenType.TIME, TokenType.TIMESTAMP, TokenType.TIMESTAMPNTZ, TokenType.TIMESTAMPTZ}
 _TEXT_TYPES = ("VARCHAR", "TEXT", "STRING", "CHAR", "BPCHAR")
 _UNIT_FOLLOWS = _STRINGS | {TokenType.NUMBER, TokenType.R_PAREN}
-_OPERANDS = _UNIT_FOLLOWS | {TokenType.IDENTIFIER, TokenType.VAR, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+_BEFORE_SIGN = {
+    *(TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.COMMA, TokenType.COLON, TokenType.SELECT, TokenType.DISTINCT),
+    *(TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.DIV, TokenType.MOD, TokenType.DPIPE),
+    *(TokenType.CARET, TokenType.DSTAR, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT),
+    *(TokenType.GTE, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.BETWEEN, TokenType.WHEN, TokenType.THEN),
+    *(TokenType.ELSE, TokenType.CASE, TokenType.WHERE, TokenType.HAVING, TokenType.ON, TokenType.AMP, TokenType.PIPE),
+    *(TokenType.LIMIT, TokenType.OFFSET, TokenType.ORDER_BY, TokenType.GROUP_BY, TokenType.SENTINEL),
+}
 _BEFORE_FROM_FIRST = _SET_OPERATIONS | {TokenType.L_PAREN, TokenType.ALL, TokenType.ALIAS}
 
 
@@ -176,7 +186,7 @@ def _is_silent(kind: TokenType, word: str, before: TokenType, inside: str) -> bo
     return (
         kind in _SILENT
         or (kind is TokenType.DISTINCT and before in _SET_OPERATIONS)
-        or (kind is TokenType.PLUS and before not in _OPERANDS)
+        or (kind is TokenType.PLUS and before in _BEFORE_SIGN)
         or (kind is TokenType.COLON and before in (TokenType.VAR, TokenType.IDENTIFIER) and inside not in "[{")
         or (inside in ("SUBSTRING", "SUBSTR") and word == "FOR")
         or (inside == "POSITION" and kind is TokenType.IN)
@@ -190,8 +200,6 @@ def _word(kind: TokenType, word: str, before: TokenType, after: TokenType, insid
         yield from _FUNCTIONS[word]
     elif kind in _POWER:
         yield "POWER"
-    elif kind is TokenType.PARAMETER and word == "@":
-        yield "ABS"
     elif kind is TokenType.DCOLON:
         yield "CAST"
     elif word in ("ISNULL", "NOTNULL") and not call:

@@ -16,7 +16,9 @@ from itertools import pairwise
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from dpsql.compile import parse, public, statement
+from dpsql.compile import public
+from dpsql.compile.canonical import check_shape, read, same, write
+from dpsql.compile.scan import tokenize
 from dpsql.errors import Error, refusal
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -55,7 +57,6 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.DPipe: ("||",),
     exp.BitwiseAnd: ("&",),
     exp.BitwiseOr: ("|",),
-    exp.BitwiseNot: ("~",),
     exp.BitwiseLeftShift: ("<<",),
     exp.BitwiseRightShift: (">>",),
     exp.Like: ("~~", "!~~"),
@@ -100,14 +101,14 @@ def seal(tree: exp.Expr, tables: frozenset[str], functions: frozenset[str] | Non
 
 
 def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | None) -> SealedSql:
-    text = parse.generate(tree)
+    text = write(tree)
     if "\x00" in text:
         raise _broken("a text holds NUL")
-    tokens = statement.tokenize(text)
-    again = parse.parse_tokens(tokens, text)
-    if not parse.same(tree, again):
+    tokens = tokenize(text)
+    again = read(tokens, text)
+    if not same(tree, again):
         raise _broken("a text does not say what its tree says")
-    parse.check_shape(again)
+    check_shape(again)
     public.check_public(again)
     _check_names(again)
     _check_tables(again, tables)

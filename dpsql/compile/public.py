@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from dpsql.compile.parse import is_unit, span_of
+from dpsql.compile.canonical import is_unit, span_of
 from dpsql.errors import Error, nearest, refusal
 
 # name, sqlglot's class for it (- where sqlglot has none), least and largest number of arguments
@@ -36,6 +36,7 @@ regexp_replace RegexpReplace 3 4 / repeat Repeat 2 2 / replace Replace 3 3 / rev
 rpad Pad 3 3 / rtrim Trim 1 2 / sha256 SHA2 1 1 / split_part SplitPart 3 3 / starts_with StartsWith 2 2
 str_split Split 2 2 / strip_accents - 1 1 / strlen - 1 1 / strpos StrPosition 2 2 / substring Substring 2 3
 suffix - 2 2 / translate Translate 3 3 / trim Trim 1 2 / unicode Unicode 1 1 / upper Upper 1 1
+hash - 1 99
 
 age - 2 2 / century - 1 1 / date_diff DateDiff 3 3 / date_part - 2 2 / date_sub - 3 3 / date_trunc DateTrunc 2 2
 date_trunc TimestampTrunc 2 2 / datesub - 3 3 / day Day 1 1 / dayname Dayname 1 1 / dayofmonth DayOfMonth 1 1
@@ -82,7 +83,7 @@ CONSTRUCTS: dict[type[exp.Expr], frozenset[str]] = {
     getattr(exp, name): frozenset(arguments.split())
     for names, arguments in (
         ("Select", "with_ distinct expressions from_ joins where group having qualify windows order limit offset"),
-        ("Union Except Intersect", "with_ this expression distinct by_name order limit offset"),
+        ("Union Except Intersect", "with_ this expression distinct order limit offset"),
         ("Subquery", "with_ this alias order limit offset joins"),
         ("Values", "expressions alias"),
         ("With", "expressions"),
@@ -103,8 +104,8 @@ CONSTRUCTS: dict[type[exp.Expr], frozenset[str]] = {
         ("Alias", "this alias"),
         ("Column", "this table"),
         ("Identifier", "this quoted"),
-        ("Star", "except_"),
-        ("Paren Neg Not BitwiseNot Exists Any All", "this"),
+        ("Star", ""),
+        ("Paren Neg Not Exists Any All", "this"),
         ("Literal", "this is_string"),
         ("Boolean", "this"),
         ("Null", ""),
@@ -131,7 +132,7 @@ CONSTRUCTS: dict[type[exp.Expr], frozenset[str]] = {
 """The nodes of public SQL that are not function calls, and which of their arguments may be given."""
 
 _TYPES = frozenset(
-    ["BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "FLOAT"]
+    ["BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "FLOAT"]
     + ["DOUBLE", "DECIMAL", "TEXT", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPNTZ", "INTERVAL"]
 )
 _JOINS = {
@@ -146,7 +147,7 @@ _FRAMES = {
     "start_side": ("PRECEDING", "FOLLOWING"),
     "end_side": ("PRECEDING", "FOLLOWING"),
 }
-_WORDS = frozenset(["ALL", "TIES", "GROUP", "CURRENT ROW", "NO OTHERS"])
+_WORDS = frozenset(["TIES", "GROUP", "CURRENT ROW", "NO OTHERS"])
 _UNIT_FIRST = ("date_part", "date_sub", "datesub")
 
 

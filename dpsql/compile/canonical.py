@@ -1,0 +1,218 @@
+"""Trees and their texts: reading, writing, and comparing.
+
+Role: the only calls of sqlglot's parser and generator in this package, and exact equality of trees. Promise: whatever
+sqlglot raises is a typed refusal, without its words (they may repeat any part of a text); equality is of the things
+themselves (sqlglot compares hashes, and ignores the case of strings). Must not: decide what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.tokenizer_core import Token
+
+from dpsql.compile.essence import UNITS
+from dpsql.compile.scan import STRICT_NUMBER, tokenize
+from dpsql.errors import Error, Span, refusal
+
+MAX_NODES = 60_000
+"""Nodes one parse may make. sqlglot tries some forms twice, so that `JOIN t JOIN t ...` doubles with each join."""
+
+MAX_TREE_DEPTH = 150
+"""Levels of the tree: `a + b + c + ...` is as deep as it is long, and the passes walk it by recursion."""
+
+_DIALECT = DuckDB()
+_OPERATORS = (exp.Binary, exp.Not, exp.Neg, exp.Between, exp.In)
+
+Pair = tuple[exp.Expr, exp.Expr]
+
+
+def read(tokens: list[Token], text: str) -> exp.Query:
+    """The tree of one query."""
+    parser = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE, max_nodes=MAX_NODES)
+    try:
+        trees = parser.parse(tokens, text)
+    except RecursionError:
+        raise _too_deep() from None
+    except ParseError as error:
+        raise _syntax(error, text) from None
+    except Exception:  # whatever a third party's code raises on a hostile text is a refusal
+        raise refusal("DP101", "the text cannot be read as SQL") from None
+    if len(trees) != 1:
+        raise refusal("DP102", "one statement at a time", repair="execute them one by one")
+    tree = trees[0]
+    if not isinstance(tree, exp.Query):
+        what = type(tree).__name__.upper() if tree is not None else "EMPTY"
+        raise refusal("DP103", f"dpsql does not run {what} statements", repair="dpsql only reads: ask a SELECT")
+    return tree
+
+
+def reread(text: str) -> exp.Query:
+    """The tree of a text that `write` wrote."""
+    return read(tokenize(text), text)
+
+
+def write(tree: exp.Expr) -> str:
+    """A tree's text in DuckDB's dialect, without comments (the text of one may end it, and go on as SQL)."""
+    try:
+        return _DIALECT.generate(tree, comments=False, unsupported_level=ErrorLevel.RAISE)
+    except RecursionError:
+        raise _too_deep() from None
+    except Exception:  # whatever a third party's code raises on a hostile tree is a refusal
+        raise refusal("DP106", "there is no way to write this statement for DuckDB") from None
+
+
+def same(left: exp.Expr, right: exp.Expr) -> bool:
+    """Whether two trees are equal, node by node and to the letter."""
+    return all(pair is not None for pair in _pairs(left, right, exact=True))
+
+
+def alike(left: exp.Expr, right: exp.Expr) -> list[Pair] | None:
+    """The pairs of equal nodes of trees that differ in parentheses and the spelling of words only; None if in more."""
+    pairs: list[Pair] = []
+    for pair in _pairs(left, right, exact=False):
+        if pair is None:
+            return None
+        pairs.append(pair)
+    return pairs
+
+
+def _pairs(left: exp.Expr, right: exp.Expr, exact: bool) -> Iterator[Pair | None]:
+    """Pairs of nodes at the same place, as long as the trees are equal; else None, and no more."""
+    stack: list[tuple[object, object]] = [(left, right)]
+    while stack:
+        one, other = stack.pop()
+        while not exact and isinstance(one, exp.Paren):
+            one = one.this
+        while not exact and isinstance(other, exp.Paren):
+            other = other.this
+        if isinstance(one, exp.Expr) and isinstance(other, exp.Expr):
+            ours = {key: value for key, value in one.args.items() if _is_said(value)}
+            theirs = {key: value for key, value in other.args.items() if _is_said(value)}
+            if type(one) is not type(other) or ours.keys() != theirs.keys():
+                yield None
+                return
+            yield one, other
+            stack += [(value, theirs[key]) for key, value in ours.items()]
+        elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+            stack += zip(one, other, strict=True)
+        elif type(one) is not type(other) or not (one == other or (not exact and _fold(one) == _fold(other))):
+            yield None
+            return
+
+
+def _is_said(value: object) -> bool:
+    """sqlglot writes the same for an argument that is missing, None, False or an empty list."""
+    return value is not None and value is not False and value != []
+
+
+def _fold(value: object) -> object:
+    """Words without their case; the spellings of one part of a date (DOY, DAYOFYEAR) are one."""
+    return UNITS.get(value.upper(), value.lower()) if isinstance(value, str) else value
+
+
+def plain(tree: exp.Query) -> exp.Query:
+    """The tree with forms that sqlglot writes as other nodes replaced by these nodes (in place)."""
+    for node in list(tree.walk()):
+        other = _plain(node)
+        if other is not None and node.parent is not None:
+            node.replace(other)
+    return tree
+
+
+def _plain(node: exp.Expr) -> exp.Expr | None:
+    match node:
+        case exp.If() if not isinstance(node.parent, exp.Case):
+            branch = exp.If(this=node.this, true=node.args.get("true"))
+            return exp.Case(ifs=[branch], default=node.args.get("false"))
+        case exp.RawString() | exp.National():
+            return exp.Literal.string(node.this)
+        case exp.DateAdd() if isinstance(node.expression, exp.Interval) and not node.args.get("unit"):
+            return exp.Paren(this=exp.Add(this=node.this, expression=node.expression))
+        case exp.Interval() if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            node.this.set("is_string", True)
+        case exp.Trim() if node.args.get("position") == "BOTH":
+            node.set("position", None)
+        case exp.LogicalAnd() | exp.LogicalOr() if not isinstance(node.this, exp.Cast):
+            node.set("this", exp.Cast(this=node.this, to=exp.DataType.build("BOOLEAN")))
+        case exp.GroupConcat() if not node.args.get("separator"):
+            node.set("separator", exp.Literal.string(","))
+    return None
+
+
+def wrapped(tree: exp.Query) -> exp.Query:
+    """A copy with parentheses around every operator that is an operand: sqlglot's generator leaves some out, and
+    `(NOT x BETWEEN 1 AND 2) < y` comes back as NOT of the comparison."""
+    tree = tree.copy()
+    for node in list(tree.walk()):
+        parent = node.parent
+        if not isinstance(node, _OPERATORS) or not isinstance(parent, _OPERATORS) or isinstance(parent, exp.Escape):
+            continue
+        if not (isinstance(node, exp.And | exp.Or) and type(node) is type(parent)):
+            parenthesis = exp.Paren()
+            node.replace(parenthesis)
+            parenthesis.set("this", node)
+    return tree
+
+
+def check_shape(tree: exp.Query) -> exp.Query:
+    """The tree itself, if it is shallow, its numbers are numbers and its parts of dates are such."""
+    level: list[exp.Expr] = [tree]
+    for _ in range(MAX_TREE_DEPTH):
+        if not level:
+            return tree
+        for node in level:
+            if isinstance(node, exp.Literal):
+                if not (node.is_string or STRICT_NUMBER.fullmatch(node.this)):
+                    raise refusal("DP101", "this is not a number", repair="put blanks around operators")
+                continue
+            unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")
+            if unit is not None and not is_unit(unit):
+                repair = "write 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'"
+                raise refusal(
+                    "DP231", "a part of a date is one word of a fixed list", span=span_of(unit), repair=repair
+                )
+        level = [child for node in level for child in node.iter_expressions()]
+    raise _too_deep()
+
+
+def is_unit(node: object) -> bool:
+    """Whether a node is a part of a date, as a bare word or a string of the fixed list."""
+    if isinstance(node, exp.Var) or (isinstance(node, exp.Literal) and node.is_string):
+        return str(node.this).upper() in UNITS
+    return False
+
+
+def span_of(node: exp.Expr) -> Span | None:
+    """From the first to the last leaf below `node` that has a position."""
+    start, end = None, None
+    for leaf in node.walk():
+        meta = leaf._meta
+        if meta and "start" in meta and "end" in meta:
+            start = meta["start"] if start is None else min(start, meta["start"])
+            end = meta["end"] if end is None else max(end, meta["end"])
+    return None if start is None or end is None else Span(start, end + 1)
+
+
+def _syntax(error: ParseError, text: str) -> Error:
+    found = error.errors[0] if error.errors else {}
+    reason = str(found.get("description") or "")
+    if "number of AST nodes" in reason:
+        return _too_deep()
+    line, column, shown = found.get("line"), found.get("col"), str(found.get("highlight") or "")
+    span = None
+    if isinstance(line, int) and isinstance(column, int):
+        starts = [0, *(newline.end() for newline in re.finditer(r"\r\n|\r|\n", text))]
+        end = min(starts[min(line, len(starts)) - 1] + column, len(text))
+        span = Span(max(end - max(len(shown), 1), 0), end)
+    said = f": {reason[0].lower()}{reason[1:]}" if reason.startswith("Expect") and "<" not in reason else ""
+    return refusal("DP101", f"this is not SQL that dpsql can read{said}", span=span)
+
+
+def _too_deep() -> Error:
+    repair = "name intermediate results in a WITH clause, use IN for lists of alternatives, give each join its ON"
+    return refusal("DP104", "the statement is too deeply nested", repair=repair)

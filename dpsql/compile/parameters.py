@@ -1,0 +1,128 @@
+"""Parameters: `?` and `$name` become typed literals of the tree, never text.
+
+Role: number the placeholders, match them with values, and put literals in their place. Promise: a value arrives in the
+engine exactly as Python has it, or is refused (DP003). Must not: write SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from math import isfinite
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from dpsql.compile.ir import Value
+from dpsql.compile.scan import span_of_token
+from dpsql.errors import refusal
+
+Parameters = Sequence[Value | None] | Mapping[str, Value | None]
+
+_MAX_INTEGER = 2**127 - 1
+
+
+def number(tokens: list[Token]) -> tuple[list[Token], dict[str, Token]]:
+    """The tokens with each `?` as `$1`, `$2`, ... in the order of the text, and where each name stands first."""
+    numbered: list[Token] = []
+    slots: dict[str, Token] = {}
+    questions = 0
+    for i, token in enumerate(tokens):
+        if token.token_type is TokenType.PLACEHOLDER and token.text == "?":
+            questions += 1
+            slots[str(questions)] = token
+            numbered.append(_token(TokenType.PARAMETER, "$", token))
+            numbered.append(_token(TokenType.NUMBER, str(questions), token))
+            continue
+        if token.token_type is TokenType.PARAMETER and token.text == "$" and i + 1 < len(tokens):
+            slots.setdefault(tokens[i + 1].text, token)
+        numbered.append(token)
+    if questions and len(slots) != questions:
+        raise refusal("DP003", "`?` and `$name` do not mix", repair="use one of them in a statement")
+    return numbered, slots
+
+
+def _token(kind: TokenType, text: str, at: Token) -> Token:
+    return Token(kind, text=text, line=at.line, col=at.col, start=at.start, end=at.end)
+
+
+def literals_for(slots: Mapping[str, Token], values: Parameters | None) -> dict[str, exp.Expr]:
+    """The literal for each name."""
+    return {name: _literal(value, slots[name]) for name, value in _bind(slots, values).items()}
+
+
+def _bind(slots: Mapping[str, Token], parameters: Parameters | None) -> dict[str, Value | None]:
+    if isinstance(parameters, str | bytes) or not isinstance(parameters, Mapping | Sequence | None):
+        raise refusal("DP003", "parameters are a list of values, or a mapping of names to values")
+    if isinstance(parameters, Mapping):
+        given = {str(name): value for name, value in parameters.items()}
+    else:
+        given = {str(i): value for i, value in enumerate(parameters or (), 1)}
+    for name, token in slots.items():
+        if name not in given:
+            at = span_of_token(token)
+            raise refusal(
+                "DP003", f"no value is given for parameter {name[:40]}", span=at, repair="pass one value for each"
+            )
+    unused = [name for name in given if name not in slots]
+    if unused:
+        raise refusal(
+            "DP003", f"the statement has no parameter {unused[0][:40]}", repair="pass one value for each parameter"
+        )
+    return given
+
+
+def _literal(value: Value | None, at: Token) -> exp.Expr:
+    """A parameter as a typed literal of the tree: never text, and exact."""
+    match value:
+        case None:
+            return exp.Null()
+        case bool():
+            return exp.Boolean(this=value)
+        case int() if abs(value) <= _MAX_INTEGER:
+            return _number(str(abs(value)), value < 0)
+        case Decimal() if value.is_finite() and len(text := format(abs(value), "f")) <= 39:
+            return _number(text, value < 0)
+        case float() if isfinite(value):
+            text = repr(abs(value))
+            return _number(text if "e" in text else f"{text}e0", value < 0)  # the exponent makes it a DOUBLE
+        case str() if "\0" not in value and value.isprintable() is not None and _is_unicode(value):
+            return exp.Literal.string(value)
+        case datetime() if value.tzinfo is None:
+            return exp.Cast(this=exp.Literal.string(str(value)), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
+        case date() if not isinstance(value, datetime):
+            return exp.Cast(this=exp.Literal.string(str(value)), to=exp.DataType.build("DATE", dialect="duckdb"))
+    raise refusal(
+        "DP003",
+        f"SQL has no literal for this value of type {type(value).__name__[:40]}",
+        span=span_of_token(at),
+        repair="pass None, bool, int, Decimal, float, str, date or datetime (finite, without time zone, without NUL)",
+    )
+
+
+def _number(text: str, negative: bool) -> exp.Expr:
+    literal = exp.Literal.number(text)
+    return exp.Paren(this=exp.Neg(this=literal)) if negative else literal
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def put(tree: exp.Query, literals: Mapping[str, exp.Expr], slots: Mapping[str, Token]) -> exp.Query:
+    """The tree with a copy of its literal in place of each placeholder."""
+    seen = set()
+    for node in list(tree.find_all(exp.Placeholder, exp.Parameter)):
+        name = node.this.name if isinstance(node.this, exp.Expr) else str(node.this)
+        if name not in literals or node.parent is None:
+            raise refusal("DP003", "a parameter stands where no value can", repair="write the value itself")
+        seen.add(name)
+        literal = literals[name].copy()
+        literal.meta.update(start=slots[name].start, end=slots[name].end)
+        node.replace(literal)
+    for name, token in slots.items():
+        if name not in seen:
+            at = span_of_token(token)
+            raise refusal("DP003", "a parameter stands where no value can", span=at, repair="write the value itself")
+    return tree
