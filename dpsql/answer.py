@@ -8,9 +8,6 @@ from fractions import Fraction
 
 import pyarrow as pa
 
-HALF_WIDTH = "~"
-"""Ends the name of a column that holds half-widths; `~<i>` in a result belongs to its i-th column (from 0)."""
-
 
 @dataclass(frozen=True, slots=True)
 class ColumnReceipt:
@@ -52,12 +49,11 @@ class Answer:
     receipt: Receipt | None = None
 
 
-def finished(result: pa.Table, receipt: Receipt) -> Answer:
-    """The answer from the outer engine's result: its half-width columns are taken off and put beside."""
-    shown = [name for name in result.column_names if not name.startswith(HALF_WIDTH)]
-    count = len(result.column_names) - sum(1 for n in result.column_names if n.startswith(HALF_WIDTH))
+def finished(result: pa.Table, half_widths: Sequence[int], receipt: Receipt) -> Answer:
+    """The answer from the outer engine's result, whose last columns are the half-widths of those at these positions:
+    they are taken off and put beside."""
+    count = result.num_columns - len(half_widths)
     widths: list[Sequence[float | None] | None] = [None] * count
-    for position, name in enumerate(result.column_names):
-        if name.startswith(HALF_WIDTH):
-            widths[int(name[len(HALF_WIDTH) :])] = result.column(position).to_pylist()
-    return Answer(result.select(list(range(len(shown)))), tuple(widths), receipt)
+    for hidden, position in enumerate(half_widths, start=count):
+        widths[position] = result.column(hidden).to_pylist()
+    return Answer(result.select(list(range(count))), tuple(widths), receipt)

@@ -114,9 +114,12 @@ class Session:
         try:
             result = self._engines.outer.run(compiled.rewritten.outer.text, released)
         except EngineFailure as failure:
+            if failure.interrupted:
+                reason = "the statement was interrupted; what it was charged for is stored"
+                raise refusal("DP501", reason, repair="asked again, what is stored is free") from None
             reason = f"the released results cannot answer this: {failure.detail}"
             raise refusal("DP502", reason, repair="the releases are stored: mend the rest, and they are free") from None
-        return finished(result, self._receipt(compiled, epsilon, delta))
+        return finished(result, compiled.rewritten.half_widths, self._receipt(compiled, epsilon, delta))
 
     def _releases(self, compiled: Compiled) -> tuple[dict[str, Noisy], Fraction, Fraction]:
         """Stored releases where they were paid for, new ones for a charge: by name, and what was charged."""
@@ -152,7 +155,7 @@ class Session:
                 new = {f: self._release(planned, sealed) for f, (planned, sealed) in missing.items()}
             except EngineFailure as failure:
                 self._ledger.fail(identity)
-                _owner_log.error("charge %d: %s", identity, failure.detail)
+                _owner_log.error("charge %d: the engine could not finish", identity)  # its own words quote rows
                 word = "was interrupted" if failure.interrupted else "could not be finished"
                 raise refusal("DP501", f"the statement {word}; its charge stays") from None
             self._ledger.finish(identity, {f: releases.dumps(noisy) for f, noisy in new.items()})

@@ -198,6 +198,7 @@ class _Lowerer:
             raise refusal(
                 "DP212", f"{join.kind} JOIN over private rows is not answered", span=span_of(join.node), repair=repair
             )
+        self._check_arguments(join.node, {"this", "side", "kind", "on", "using"})
         right, columns, more = self._source(join.source)
         if (
             join.kind == "LEFT"
@@ -240,6 +241,7 @@ class _Lowerer:
 
     def _source(self, source: Source) -> tuple[Relation, Scope, dict[str, str]]:
         """One FROM item: its relation, its columns, and (alias, alias of its driving scan) where it is private."""
+        self._check_arguments(source.node, {"this", "db", "catalog", "alias"})
         if isinstance(source, TableSource):
             table, types = source.table, self.facts.tables[source.table.name].types
             columns = {
@@ -302,6 +304,13 @@ class _Lowerer:
                 repair = "filter groups with HAVING" if clause == "WHERE" else "aggregate in the outer query"
                 raise refusal("DP203", f"an aggregate cannot stand in {clause}", span=span_of(node), repair=repair)
         self._check_units(block, tree)
+
+    def _check_arguments(self, node: exp.Expr, allowed: set[str]) -> None:
+        """A FROM item says nothing that would be passed over: PIVOT, samples, versions."""
+        for key, value in node.args.items():
+            if value and key not in allowed:
+                shown_key = _CLAUSE_NAMES.get(key, key.rstrip("_s").upper())
+                raise refusal("DP221", f"{shown_key} over private rows is not answered", span=span_of(node))
 
     def _check_clauses(self, block: PrivateBlock, allowed: set[str]) -> None:
         for clause, value in block.node.args.items():

@@ -12,7 +12,7 @@ from enum import Enum
 
 from sqlglot import exp
 
-from dpsql.compile.blocks import Source
+from dpsql.compile.blocks import OtherSource, Source
 from dpsql.compile.parse import span_of
 from dpsql.compile.trees import wrapped
 from dpsql.errors import Error, nearest, refusal
@@ -50,7 +50,13 @@ class Names:
             repair = f"write the table's name before it, such as {next(iter(self.sources))}.{column.name}"
             reason = f'the column "{column.name}" is in several tables'
             raise refusal("DP112", reason, span=span_of(column), repair=repair)
-        return _positioned(found[0], column) if found else None
+        if found:
+            return _positioned(found[0], column)
+        opaque = [s for v, s in self.sources.items() if isinstance(s, OtherSource) and qualifier in ("", v)]
+        if opaque:  # it may be a column of a FROM item that `lower` refuses: that refusal says more
+            table = exp.to_identifier(opaque[0].alias or "?", quoted=True)
+            return _positioned(exp.Column(this=exp.to_identifier(column.name, quoted=True), table=table), column)
+        return None
 
     def bind(self, column: exp.Column, prefer: Prefer) -> exp.Expr:
         """What a written name means in a clause. Raises DP111 where it means nothing."""

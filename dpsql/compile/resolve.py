@@ -45,6 +45,7 @@ def resolve(parsed: Parsed, policy: Policy) -> Resolved:
     """Bind all names of the statement. Raises DP110 to DP112."""
     resolver = _Resolver(policy)
     root = parsed.tree.copy()
+    _check_reserved(root)
     bound = resolver.query(root, {})
     if bound is not None:
         resolver.blocks[id(root)] = bound
@@ -117,6 +118,11 @@ class _Resolver:
 
     def _select(self, node: exp.Select, env: _Environment, ctes: tuple[exp.CTE, ...]) -> PrivateBlock | None:
         if not any(self._holds_rows(item, env) for item in from_items(node)):
+            for item in node.expressions:
+                if not isinstance(item, exp.Alias) and item.find(exp.Query) is not None:
+                    item.replace(
+                        exp.alias_(item.copy(), _default_name(item), quoted=True)
+                    )  # a release will stand in it
             for child in node.iter_expressions():
                 if not isinstance(child, exp.With):
                     self._public_part(child, env)
@@ -285,7 +291,9 @@ class _Resolver:
         for visible, source in names.sources.items():
             if qualifier and visible != qualifier:
                 continue
-            for called, _ in source.columns:
+            for called, actual in source.columns:
+                if isinstance(source, TableSource) and actual not in source.table.columns:
+                    continue  # a unit column that the policy does not list: it can be counted, not shown
                 merged = not qualifier and called.lower() in names.merged
                 if merged and called.lower() in seen:
                     continue
@@ -403,3 +411,12 @@ def _unwrapped(node: exp.Expr) -> exp.Expr:
     while isinstance(node, exp.Subquery):
         node = node.this
     return node
+
+
+def _check_reserved(root: exp.Expr) -> None:
+    """The outer SQL calls released tables released_1, ...: a name of the analyst's must not stand in their place."""
+    for node in root.find_all(exp.TableAlias, exp.Table):
+        name = node.name.lower()
+        if name.startswith("released_") and name[9:].isdigit():
+            reason = f'"{node.name}" is a name of dpsql\'s own'
+            raise refusal("DP112", reason, span=span_of(node), repair="use another name")

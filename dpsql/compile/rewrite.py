@@ -28,24 +28,25 @@ from dpsql.compile.relations import PRIVATE_CATALOG, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.trees import column, derived
 
-RELEASED = "released_"
-
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
     """inner: one per release, in order. Their columns: k1, k2, ..., then what `steps.totals` says, all exact integers;
-    `units` where keys are selected. outer: over public tables and released_k."""
+    `units` where keys are selected. outer: over public tables and released_k. half_widths: the result's last columns
+    are the half-widths of its columns at these positions."""
 
     inner: tuple[SealedSql, ...]
     outer: SealedSql
+    half_widths: tuple[int, ...]
 
 
 def rewrite(plan: PrivatePlan) -> Rewritten:
     """The SQL of a plan, sealed for the engines. Salts are 0: see `seal_release`."""
     inner = tuple(seal_release(r) for r in plan.releases)
     public = {f"{t.db}.{t.name}" for t in plan.query.outer.find_all(exp.Table) if t.db}
-    released = {r.release.name for r in plan.releases}
-    return Rewritten(inner, seal(_with_half_widths(plan.query.outer), frozenset(public | released)))
+    released = frozenset(r.release.name for r in plan.releases)
+    outer, half_widths = _with_half_widths(plan.query.outer, released)
+    return Rewritten(inner, seal(outer, released | public), half_widths)
 
 
 def seal_release(plan: ReleasePlan, salt: int = 0) -> SealedSql:
@@ -59,18 +60,19 @@ def is_salted(plan: ReleasePlan) -> bool:
     return plan.limits.groups is not None and (plan.keys is None or plan.keys > plan.limits.groups)
 
 
-def _with_half_widths(outer: exp.Expr) -> exp.Expr:
-    """Where the statement is one release, let each aggregate that it shows bring its half-width along: `a1~` of the
-    released table becomes the result's column `~<position>`."""
+def _with_half_widths(outer: exp.Expr, released: frozenset[str]) -> tuple[exp.Expr, tuple[int, ...]]:
+    """Where the statement is one release, let each aggregate that it shows bring its half-width along (`a1~` of the
+    released table); also the positions of those that do."""
     if not isinstance(outer, exp.Select) or outer.args.get("distinct") or outer.args.get("joins"):
-        return outer
-    shown = outer.copy()
+        return outer, ()
+    shown, positions = outer.copy(), []
     for position, item in enumerate(outer.selects):
         value = item.unalias()
-        if isinstance(value, exp.Column) and value.table.startswith(RELEASED) and value.name.startswith("a"):
+        if isinstance(value, exp.Column) and value.table in released and value.name.startswith("a"):
+            positions.append(position)
             half_width = column(value.table, value.name + HALF_WIDTH)
             shown.append("expressions", exp.alias_(half_width, f"{HALF_WIDTH}{position}", quoted=True))
-    return shown
+    return shown, tuple(positions)
 
 
 def _tables(release: ReleasePlan) -> frozenset[str]:
