@@ -269,7 +269,7 @@ def test_silly_amounts_are_refused_by_set_and_change_nothing(connection: dpsql.C
         assert "\n1 | SET epsilon = " in str(caught.value), "no caret for " + text
     with pytest.raises(dpsql.BudgetError, match=r"^DP402: the policy allows at most epsilon 1000 per statement"):
         connection.execute("SET epsilon = 1000.0001")
-    assert connection.execute("SHOW SETTINGS").fetchall() == [("epsilon", "0.5")]
+    assert ("epsilon", "0.5") in connection.execute("SHOW SETTINGS").fetchall()
     assert connection.execute(COUNT).receipt.epsilon == Fraction(1, 2)
 
 
