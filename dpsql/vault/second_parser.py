@@ -309,10 +309,11 @@ class _Walk:
                     self.maybe_columns.add(str(names[0]).lower())
 
     def _table(self, path: list[str], scope: frozenset[str]) -> None:
-        if len(path) > 2 or (len(path) == 2 and "." in path[0]):
+        if len(path) == 1 and path[0].lower() in scope:
+            return
+        if len(path) > 2 or "." in path[0]:  # so that two ways to write a name never give one string
             raise _Strange("a table of a schema")
-        if len(path) == 2 or path[0].lower() not in scope:
-            self.seen.tables.add(".".join(path))
+        self.seen.tables.add(".".join(path))
 
 
 def _path(node: Mapping[str, object]) -> list[str]:
