@@ -149,6 +149,7 @@ class Session:
                 policy=self.policy.digest,
             )
             identity = self._ledger.charge(charge)
+            failed, new = "", {}
             try:
                 if self._cancelled:  # while the charge was written; once the engine runs, it hears of it itself
                     raise EngineFailure("cancelled before it started", interrupted=True)
@@ -156,8 +157,9 @@ class Session:
             except EngineFailure as failure:
                 self._ledger.fail(identity)
                 _owner_log.error("charge %d: the engine could not finish", identity)  # its own words quote rows
-                word = "was interrupted" if failure.interrupted else "could not be finished"
-                raise refusal("DP501", f"the statement {word}; its charge stays") from None
+                failed = "was interrupted" if failure.interrupted else "could not be finished"
+            if failed:  # out here, where not even __context__ leads to the engine's words
+                raise refusal("DP501", f"the statement {failed}; its charge stays")
             self._ledger.finish(identity, {f: releases.dumps(noisy) for f, noisy in new.items()})
             found |= new
         return {name: found[fingerprint] for name, fingerprint in wanted.items()}, epsilon, delta
