@@ -23,15 +23,17 @@ from dpsql.compile.kinds import (
     TIMESTAMP,
     VARCHAR,
     constant,
+    constant_of,
     convert,
     decimal,
     digits,
     is_null,
     settled,
     spelled,
+    value_as,
     words,
 )
-from dpsql.compile.literals import INT64, INT128, cast, date_of, decimal_of, timestamp_of, try_cast
+from dpsql.compile.literals import INT64, INT128, cast, date_of, decimal_of, number_of, timestamp_of, try_cast
 from dpsql.compile.ranges import EVERYTHING, Interval, Unsure, facts_of, floating, held, known, mapped, monotone
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind, SqlType
@@ -151,6 +153,9 @@ def _to_decimal(a: Scalar, target: SqlType, span: Span | None) -> Scalar:
     kind = a.facts.type.kind
     if kind in _DATED:
         raise _mixed(a, target, span)
+    spelt = _spelt_number(constant(a), target)
+    if spelt is not None:
+        return constant_of(spelt, target, span)
     if kind is Kind.BOOLEAN:
         a = convert(a, INTEGER)
     bounds = held(facts_of(target, nullable=True))
@@ -172,6 +177,13 @@ def _to_decimal(a: Scalar, target: SqlType, span: Span | None) -> Scalar:
     if a.facts.type == target:
         return Scalar(a.tree, a.facts, span)
     return settled(cast(a.tree, target) if total else try_cast(a.tree, target), facts, [a], span)
+
+
+def _spelt_number(value: Value | None, target: SqlType) -> Value | None:
+    """The number that a text literal spells, where it is one of the type."""
+    if not isinstance(value, str) or number_of(value.removeprefix("-")) is None:
+        return None
+    return value_as(Fraction(value), target)
 
 
 def _to_float(a: Scalar, to: exp.DataType, span: Span | None) -> Scalar:

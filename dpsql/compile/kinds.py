@@ -149,7 +149,7 @@ def convert(scalar: Scalar, target: SqlType) -> Scalar:
     return Scalar(tree, result, scalar.span)
 
 
-def value_as(value: Value, target: SqlType) -> Value | None:
+def value_as(value: Value | Fraction, target: SqlType) -> Value | None:
     """A value in another type where the conversion is exact (a DOUBLE: nearest); None where it is not."""
     kind = target.kind
     if isinstance(value, str):
