@@ -10,6 +10,7 @@ import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 
 from sqlglot import exp
 
@@ -39,11 +40,16 @@ _NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 def data_type(target: SqlType | str) -> exp.DataType:
     """The tree of a type; "HUGEINT" is the one type that no SqlType names (an INTEGER beyond 64 bits)."""
-    if isinstance(target, SqlType):
-        if target.kind is Kind.DECIMAL:
-            return exp.DataType.build(f"DECIMAL({target.width}, {target.scale})", dialect="duckdb")
-        return exp.DataType.build(_TYPE_NAMES[target.kind], dialect="duckdb")
-    return exp.DataType.build("INT128", dialect="duckdb")
+    if not isinstance(target, SqlType):
+        return _built("INT128").copy()
+    decimal = target.kind is Kind.DECIMAL
+    return _built(f"DECIMAL({target.width}, {target.scale})" if decimal else _TYPE_NAMES[target.kind]).copy()
+
+
+@cache
+def _built(name: str) -> exp.DataType:
+    """Parsed once: a statement has dozens of casts."""
+    return exp.DataType.build(name, dialect="duckdb")
 
 
 def cast(tree: exp.Expr, target: SqlType | str) -> exp.Cast:
