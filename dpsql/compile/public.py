@@ -132,7 +132,7 @@ CONSTRUCTS: dict[type[exp.Expr], frozenset[str]] = {
 """The nodes of public SQL that are not function calls, and which of their arguments may be given."""
 
 _TYPES = frozenset(
-    ["BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "FLOAT"]
+    ["BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT", "FLOAT"]
     + ["DOUBLE", "DECIMAL", "TEXT", "VARCHAR", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPNTZ", "INTERVAL"]
 )
 _JOINS = {
