@@ -28,6 +28,8 @@ MAX_TREE_DEPTH = 150
 _DIALECT = DuckDB()
 _OPERATORS = (exp.Binary, exp.Not, exp.Neg, exp.Between, exp.In)
 
+_JOIN_WORDS = ("method", "side", "kind", "on", "using")
+
 Pair = tuple[exp.Expr, exp.Expr]
 
 
@@ -44,7 +46,9 @@ def read(tokens: list[Token], text: str) -> exp.Query:
         raise refusal("DP101", "the text cannot be read as SQL") from None
     if len(trees) != 1:
         raise refusal("DP102", "one statement at a time", repair="execute them one by one")
-    tree = trees[0]
+    tree: exp.Expr | None = trees[0]
+    if isinstance(tree, exp.Values):
+        tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
     if not isinstance(tree, exp.Query):
         what = type(tree).__name__.upper() if tree is not None else "EMPTY"
         raise refusal("DP103", f"dpsql does not run {what} statements", repair="dpsql only reads: ask a SELECT")
@@ -139,6 +143,14 @@ def _plain(node: exp.Expr) -> exp.Expr | None:
             node.set("position", None)
         case exp.LogicalAnd() | exp.LogicalOr() if not isinstance(node.this, exp.Cast):
             node.set("this", exp.Cast(this=node.this, to=exp.DataType.build("BOOLEAN")))
+        case exp.WindowSpec() if node.args.get("start") and not node.args.get("end"):
+            node.set("end", "CURRENT ROW")
+        case exp.Join() if isinstance(node.this, exp.Unnest) and not any(node.args.get(k) for k in _JOIN_WORDS):
+            node.set("kind", "CROSS")
+        case exp.Fetch() if not (options := node.args.get("limit_options")) or not (
+            options.args.get("percent") or options.args.get("with_ties")
+        ):
+            return exp.Limit(expression=node.args.get("count") or exp.Literal.number(1))
         case exp.GroupConcat() if not node.args.get("separator"):
             node.set("separator", exp.Literal.string(","))
     return None

@@ -73,6 +73,7 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
     "LOG10": ("LOG", "=10"),
     "LOG2": ("LOG", "=2"),
     "DATE_ADD": ("%PLUS",),
+    "TODAY": ("%CURRENT_DATE",),
 }
 """Functions that sqlglot writes under another name, or as something else, with the same meaning in DuckDB."""
 
@@ -114,7 +115,7 @@ _BEFORE_SIGN = {
     *(TokenType.CARET, TokenType.DSTAR, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT),
     *(TokenType.GTE, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.BETWEEN, TokenType.WHEN, TokenType.THEN),
     *(TokenType.ELSE, TokenType.CASE, TokenType.WHERE, TokenType.HAVING, TokenType.ON, TokenType.AMP, TokenType.PIPE),
-    *(TokenType.LIMIT, TokenType.OFFSET, TokenType.ORDER_BY, TokenType.GROUP_BY, TokenType.SENTINEL),
+    *(TokenType.LIMIT, TokenType.OFFSET, TokenType.FROM, TokenType.ORDER_BY, TokenType.GROUP_BY, TokenType.SENTINEL),
 }
 _BEFORE_FROM_FIRST = _SET_OPERATIONS | {TokenType.L_PAREN, TokenType.ALL, TokenType.ALIAS}
 
@@ -148,6 +149,7 @@ def _essence(tokens: Sequence[Token], literals: Mapping[str, Sequence[Token]]) -
         kind, word = token.token_type, token.text.upper()
         before = tokens[i - 1].token_type if i else end
         after = tokens[i + 1].token_type if i + 1 < len(tokens) else end
+        second = tokens[i + 2].token_type if i + 2 < len(tokens) else end
         inside = open_brackets[-1]
         if kind in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE):
             open_brackets.append(tokens[i - 1].text.upper() if kind is TokenType.L_PAREN and i else token.text)
@@ -170,15 +172,26 @@ def _essence(tokens: Sequence[Token], literals: Mapping[str, Sequence[Token]]) -
             skip = 1
             for key, _ in _essence(literals[tokens[i + 1].text], {}):
                 yield key, token
+        elif kind is TokenType.COMMA and after is TokenType.UNNEST:
+            yield "%CROSS", token
+            yield "%JOIN", token
+        elif kind is TokenType.VALUES and i == 0:
+            for key in ("%FROM", "%STAR", "%VALUES"):
+                yield key, token
         elif kind is TokenType.FROM:
             if inside not in ("EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "OVERLAY"):
                 yield "%FROM", token
             if (i == 0 or before in _BEFORE_FROM_FIRST) and not _selects(tokens, i):
                 yield "%STAR", token
+        elif kind is TokenType.FETCH and i + 2 < len(tokens):
+            skip = 1  # FETCH FIRST n ROWS ONLY is LIMIT n
+            yield "%LIMIT", token
+        elif after is not end and word in ("ROW", "ROWS") and tokens[i + 1].text.upper() == "ONLY":
+            skip = 1
         elif word == "NULLS" and i + 1 < len(tokens) and tokens[i + 1].text.upper() == "LAST":
             skip = 1  # DuckDB's default for both directions
         elif not _is_silent(kind, word, before, inside):
-            for key in _word(kind, word, before, after, inside):
+            for key in _word(kind, word, before, after, second, inside):
                 yield key, token
 
 
@@ -186,16 +199,23 @@ def _is_silent(kind: TokenType, word: str, before: TokenType, inside: str) -> bo
     return (
         kind in _SILENT
         or (kind is TokenType.DISTINCT and before in _SET_OPERATIONS)
+        or (kind is TokenType.ALL and before is TokenType.SELECT)
         or (kind is TokenType.PLUS and before in _BEFORE_SIGN)
-        or (kind is TokenType.COLON and before in (TokenType.VAR, TokenType.IDENTIFIER) and inside not in "[{")
+        or (kind is TokenType.COLON and before in (TokenType.VAR, TokenType.IDENTIFIER) and inside not in ("[", "{"))
         or (inside in ("SUBSTRING", "SUBSTR") and word == "FOR")
         or (inside == "POSITION" and kind is TokenType.IN)
         or (inside == "TRIM" and word == "BOTH")
     )
 
 
-def _word(kind: TokenType, word: str, before: TokenType, after: TokenType, inside: str) -> Iterator[str]:
+def _word(
+    kind: TokenType, word: str, before: TokenType, after: TokenType, second: TokenType, inside: str
+) -> Iterator[str]:
     call = after is TokenType.L_PAREN
+    if word in ("ROWS", "RANGE", "GROUPS") and not call and after is not TokenType.BETWEEN:
+        yield from ("%BETWEEN", "%AND", "CURRENT", "%STRUCT")  # ROWS n PRECEDING ends at the CURRENT ROW
+    if kind is TokenType.FILTER and call and second is not TokenType.WHERE:
+        yield "%WHERE"
     if call and word in _FUNCTIONS:
         yield from _FUNCTIONS[word]
     elif kind in _POWER:

@@ -122,9 +122,11 @@ def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | N
 
 
 def _check_names(tree: exp.Query) -> None:
-    """sqlglot writes a name that is not quoted, and a bare word, as it is: it must be one word."""
+    """sqlglot writes a name that is not quoted, and a bare word, as it is: it must be one word (or end a frame)."""
     for node in tree.walk():
         bare = isinstance(node, exp.Var | exp.Anonymous) or (isinstance(node, exp.Identifier) and not node.quoted)
+        if isinstance(node, exp.Var) and node.this in ("CURRENT ROW", "NO OTHERS"):
+            continue
         if bare and not (isinstance(node.this, str) and _WORD.fullmatch(node.this)):
             raise _broken("a name is neither quoted nor one word")
 

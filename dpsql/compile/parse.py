@@ -17,13 +17,23 @@ from sqlglot.tokenizer_core import Token, TokenType
 from dpsql.compile import essence
 from dpsql.compile.canonical import Pair, alike, check_shape, plain, read, reread, same, span_of, wrapped, write
 from dpsql.compile.parameters import Parameters, literals_for, number, put
-from dpsql.compile.scan import scan, span_of_token, tokenize
+from dpsql.compile.scan import STRINGS, scan, span_of_token, tokenize
 from dpsql.errors import Error, refusal
 
 __all__ = ["Parameters", "Parsed", "parse", "span_of"]
 
 MAX_ROUNDS = 4
 
+_NOWHERE: dict[type[exp.Expr], str] = {
+    exp.TableSample: "a sample",
+    exp.Lateral: "LATERAL",
+    exp.Pivot: "PIVOT",
+    exp.Lambda: "a lambda",
+    exp.Columns: "COLUMNS()",
+    exp.Struct: "a struct",
+    exp.JSONExtract: "a path into JSON",
+    exp.JSONExtractScalar: "a path into JSON",
+}
 _COMPARISONS = {TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE}
 _COMPARISONS |= {TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.DIV, TokenType.MOD}
 _COMPARISONS |= {TokenType.DPIPE, TokenType.LIKE, TokenType.ILIKE, TokenType.BETWEEN, TokenType.SIMILAR_TO}
@@ -49,7 +59,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
         numbered, tokenize(canonical), {name: tokenize(write(literal)) for name, literal in literals.items()}
     )
     if lost or invented:
-        raise _unfaithful(lost, invented)
+        raise _unfaithful(lost, invented, tokens, first)
     _place(pairs, tokens)
     return Parsed(tree, text)
 
@@ -79,12 +89,24 @@ def _refuse_loose_not(tokens: Sequence[Token]) -> None:
             raise refusal("DP106", "the statement can be read in two ways", span=span_of_token(token), repair=repair)
 
 
-def _unfaithful(lost: Sequence[Token], invented: Sequence[str]) -> Error:
+def _unfaithful(lost: Sequence[Token], invented: Sequence[str], tokens: Sequence[Token], tree: exp.Query) -> Error:
+    """What is not as it was, or, where the tree holds what is answered nowhere, that."""
+    for node in tree.walk():
+        if type(node) in _NOWHERE:
+            return refusal(
+                "DP240", f"{_NOWHERE[type(node)]} is not answered", span=span_of(node), repair="leave it out"
+            )
     repair = "write it in another way, and give functions only the arguments they need"
-    if lost:
-        reason = f"{lost[0].text[:40]!r} would be lost or read as something else"
-        return refusal("DP106", reason, span=span_of_token(lost[0]), repair=repair)
-    return refusal("DP106", f"{invented[0][:40]!r} would have to be added to read this", repair=repair)
+    if not lost:
+        return refusal("DP106", f"{invented[0][:40]!r} would have to be added to read this", repair=repair)
+    at = next(i for i, token in enumerate(tokens) if token.start == lost[0].start)
+    span = span_of_token(lost[0])
+    if lost[0].token_type in STRINGS and at and tokens[at - 1].token_type in (TokenType.FROM, TokenType.JOIN):
+        return refusal(
+            "DP110", "a string is not a table; files are not read", span=span, repair="SHOW TABLES lists them"
+        )
+    reason = f"{lost[0].text[:40]!r} would be lost or read as something else"
+    return refusal("DP106", reason, span=span, repair=repair)
 
 
 def _place(pairs: Sequence[Pair], tokens: Sequence[Token]) -> None:
