@@ -22,6 +22,9 @@ def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
     if not plan.releases:
         return "public: exact and free\n\n-- on the public tables\n" + _pretty(rewritten.outer)
     lines = [f"price: epsilon {show_amount(plan.epsilon)}, delta {show_amount(plan.delta)}"]
+    if plan.weights:
+        shares = ", ".join(f"{column} {show_amount(weight)}" for column, weight in plan.weights.items())
+        lines.append(f"shared by weights: {shares}, others 1")
     for release, sealed in zip(plan.releases, rewritten.inner, strict=True):
         lines += ["", *_release(release), "", "-- on the private tables", _pretty(sealed)]
     return "\n".join([*lines, "", "-- on the released results", _pretty(rewritten.outer)])

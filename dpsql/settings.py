@@ -14,14 +14,18 @@ LIMITS = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group")
 
 
 class Settings(Mapping[str, object]):
-    """epsilon: what each further statement costs. strategy: how contributions are limited, None for the planner's
-    choice. The limits: of each further statement, None for the policy's. Reads like a mapping of current values."""
+    """What every further statement gets; reads like a mapping of current values.
+
+    epsilon: its price. weights: how that is shared among columns, None for evenly. strategy: how contributions are
+    limited, None for the planner's choice. The three limits: None for the policy's.
+    """
 
     def __init__(self, policy: Policy):
         self._policy = policy
         self._initial: dict[str, object] = {
             "epsilon": policy.budget.per_query_epsilon,
             "strategy": None,
+            "weights": None,
             **dict.fromkeys(LIMITS),
         }
         self._values = dict(self._initial)
@@ -37,7 +41,8 @@ class Settings(Mapping[str, object]):
         if delta is None:
             delta = budget.delta * epsilon / budget.epsilon
         limits = {name: value for name in LIMITS if isinstance(value := self._values[name], int)}
-        return Request(epsilon, delta, strategy, limits)
+        weights = self._values["weights"]
+        return Request(epsilon, delta, strategy, limits, weights if isinstance(weights, dict) else {})
 
     def set(self, name: str, value: str) -> None:
         """SET name = value. Raises DP120 for what is no setting or value, DP402 above the policy's ceiling."""
@@ -49,6 +54,8 @@ class Settings(Mapping[str, object]):
                     reason = f'no strategy "{value}".{nearest(value, STRATEGIES)}'
                     raise refusal("DP120", reason, repair=f"the strategies are: {', '.join(STRATEGIES)}")
                 self._values["strategy"] = value.lower()
+            case "weights":
+                self._values["weights"] = _weights(value)
             case limit:
                 self._values[limit] = self._limit(limit, value)
 
@@ -62,7 +69,10 @@ class Settings(Mapping[str, object]):
 
     def shown(self) -> dict[str, str]:
         """Names and values as text."""
-        return {name: _text(value) for name, value in self._values.items()}
+        return {
+            name: "even" if name == "weights" and value is None else _text(value)
+            for name, value in self._values.items()
+        }
 
     def _epsilon(self, value: str) -> Fraction:
         epsilon = parse_amount(value)
@@ -103,7 +113,20 @@ class Settings(Mapping[str, object]):
         return len(self._values)
 
 
+def _weights(value: str) -> dict[str, Fraction]:
+    """'people: 2, visits: 1' -> shares of epsilon by column."""
+    found: dict[str, Fraction] = {}
+    for part in value.split(","):
+        name, colon, amount = part.rpartition(":")
+        if not colon or not name.strip() or name.strip() in found:
+            raise refusal("DP120", "weights are written column: number", repair="SET weights = 'people: 2, visits: 1'")
+        found[name.strip()] = parse_amount(amount.strip(), what="a weight")
+    return found
+
+
 def _text(value: object) -> str:
     if value is None:
         return "as the policy says"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {show_amount(weight)}" for name, weight in value.items())
     return show_amount(value) if isinstance(value, Fraction) else str(value)

@@ -144,6 +144,7 @@ class Statistic(Enum):
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One requested aggregate. `name`: its column in the released table (a1, a2, ...). `text`: as the analyst wrote it.
+    `column`: the result's column that shows it first ("" where it stands in HAVING or ORDER BY alone).
 
     argument: for ROWS and UNITS a predicate (None = every row), else the value (a FILTER is folded into it as CASE).
     """
@@ -152,6 +153,7 @@ class Measure:
     statistic: Statistic
     argument: Scalar | None
     text: str
+    column: str = ""
     span: Span | None = None
 
 

@@ -28,13 +28,15 @@ class Request:
     """What a statement asks for, beyond its text.
 
     epsilon, delta: its price. strategy: one of STRATEGIES, or None for the planner's choice. limits: overrides of
-    max_rows_per_unit, max_groups_per_unit and max_rows_per_group, within the policy's ceilings.
+    max_rows_per_unit, max_groups_per_unit and max_rows_per_group, within the policy's ceilings. weights: shares of
+    epsilon by column of the result; 1 for those not named.
     """
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     strategy: str | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, Fraction] = field(default_factory=dict)
 
 
 def one_row_per_unit(table: Table) -> bool:

@@ -17,6 +17,7 @@ from dpsql.compile import joins
 from dpsql.compile.blocks import (
     BlockSource,
     BoundJoin,
+    Item,
     OtherSource,
     PrivateBlock,
     Resolved,
@@ -130,7 +131,7 @@ class _Lowerer:
 
     def _outer(self, block: PrivateBlock, post: _PostProcessing, ctes: Sequence[exp.Expr]) -> exp.Select:
         node = block.node
-        outer = exp.select(*(exp.alias_(post(i.tree), i.name, quoted=True) for i in block.items))
+        outer = exp.select(*(exp.alias_(post.item(i), i.name, quoted=True) for i in block.items))
         outer = outer.from_(exp.to_table(post.released))
         if ctes:
             outer.set("with_", exp.With(expressions=list(ctes)))
@@ -333,6 +334,14 @@ class _PostProcessing:
     ):
         self.lowerer, self.block, self.released = lowerer, block, released
         self.keys, self.measures = keys, measures
+        self._column = ""
+
+    def item(self, item: Item) -> exp.Expr:
+        """One column of the SELECT list."""
+        self._column = item.name
+        tree = self(item.tree)
+        self._column = ""
+        return tree
 
     def __call__(self, node: exp.Expr) -> exp.Expr:
         meaning = without_parens(node)
@@ -344,7 +353,7 @@ class _PostProcessing:
         if isinstance(node, exp.Window):
             return rebuild(node, lambda child: self._function(child) if child is node.this else self(child))
         if is_aggregate(node):
-            return column(self.released, self.measures.add(node).name)
+            return column(self.released, self.measures.add(node, self._column).name)
         if is_star(node):
             raise refusal(
                 "DP201", "a star here means rows of single units", span=span_of(node), repair="name keys and aggregates"

@@ -24,8 +24,8 @@ class Measures:
         self.block, self.policy, self.scope = block, policy, scope
         self.found: list[Measure] = []
 
-    def add(self, node: exp.Expr) -> Measure:
-        """The measure of an aggregate call. Raises DP203, DP204."""
+    def add(self, node: exp.Expr, column: str) -> Measure:
+        """The measure of an aggregate call that stands in this column. Raises DP203, DP204."""
         text = shown(node)
         call, condition = node, None
         while isinstance(call, exp.Filter):
@@ -37,7 +37,7 @@ class Measures:
             same = measure.argument is None if argument is None else _same(measure.argument, argument)
             if measure.statistic is statistic and same:
                 return measure
-        measure = Measure(f"a{len(self.found) + 1}", statistic, argument, text, span_of(node))
+        measure = Measure(f"a{len(self.found) + 1}", statistic, argument, text, column, span_of(node))
         self.found.append(measure)
         return measure
 

@@ -11,8 +11,8 @@ half the budget each, the count has half the variance and the sum (lo^2 + hi^2) 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from typing import assert_never
@@ -132,6 +132,7 @@ class PrivatePlan:
 
     query: Query
     releases: tuple[ReleasePlan, ...]
+    weights: Mapping[str, Fraction] = field(default_factory=dict)
 
     @property
     def epsilon(self) -> Fraction:
@@ -158,8 +159,9 @@ def plan(query: Query, policy: Policy, request: Request, count_keys: CountKeys) 
     DP207, DP223."""
     drafts = [_draft(release, policy, request, count_keys) for release in query.releases]
     decisions = sum(d.selection is not None for d in drafts)
-    paid = [len(d.slots) + (d.selection is not None and d.selection.counted is None) for d in drafts]
-    shares = iter(split(request.epsilon, [1] * sum(paid)) if sum(paid) else ())
+    weights = [w for draft in drafts for w in _weights(draft, request)]
+    _check_weights(drafts, request)
+    shares = iter(split(request.epsilon, weights) if weights else ())
     deltas = iter(split(request.delta, [1] * decisions) if decisions else ())
     priced = []
     for draft in drafts:
@@ -170,7 +172,26 @@ def plan(query: Query, policy: Policy, request: Request, count_keys: CountKeys) 
             own = Fraction(0) if counted is not None else next(shares)
             selection = replace(selection, counted=counted, epsilon=own, delta=next(deltas))
         priced.append(replace(draft, slots=slots, selection=selection))
-    return PrivatePlan(replace(query, releases=tuple(d.release for d in priced)), tuple(priced))
+    return PrivatePlan(replace(query, releases=tuple(d.release for d in priced)), tuple(priced), request.weights)
+
+
+def _weights(draft: ReleasePlan, request: Request) -> Iterator[Fraction]:
+    """The share of each slot, the largest that its columns are given, and of a key decision that is paid apart."""
+    for slot in draft.slots:
+        yield max(request.weights.get(m.column, Fraction(1)) for m in slot.outputs)
+    if draft.selection is not None and draft.selection.counted is None:
+        yield Fraction(1)
+
+
+def _check_weights(drafts: list[ReleasePlan], request: Request) -> None:
+    """A weight for a column that this statement does not release is a mistake, not a wish."""
+    columns = {m.column for d in drafts for s in d.slots for m in s.outputs if m.column}
+    for name in request.weights:
+        if drafts and name not in columns:
+            reason = f'weights name "{name}", which is no aggregate column of this statement'
+            raise refusal(
+                "DP120", reason, repair=f"the columns are {', '.join(sorted(columns)) or 'none'}; or RESET weights"
+            )
 
 
 def _draft(release: Release, policy: Policy, request: Request, count_keys: CountKeys) -> ReleasePlan:

@@ -133,7 +133,7 @@ def how_many(facts: Facts) -> int | None:
     if kind is Kind.DATE and isinstance(lo, date) and isinstance(hi, date):
         return (hi - lo).days + 1
     if kind in (Kind.INTEGER, Kind.DECIMAL) and isinstance(lo, Fraction) and isinstance(hi, Fraction):
-        unit = 10**facts.type.scale
+        unit = int(10**facts.type.scale)
         return max(0, math.floor(hi * unit) - math.ceil(lo * unit) + 1)
     return None
 
