@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from math import isfinite
+from math import copysign, isfinite
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from dpsql.compile.ir import Value
-from dpsql.compile.scan import span_of_token
+from dpsql.compile.scan import MAX_CHARACTERS, NEVER, span_of_token
 from dpsql.errors import refusal
 
 Parameters = Sequence[Value | None] | Mapping[str, Value | None]
 
 _MAX_INTEGER = 2**127 - 1
+_NO_VALUES = (exp.Table, exp.TableAlias, exp.Identifier)
 
 
 def number(tokens: list[Token]) -> tuple[list[Token], dict[str, Token]]:
@@ -29,11 +30,13 @@ def number(tokens: list[Token]) -> tuple[list[Token], dict[str, Token]]:
     slots: dict[str, Token] = {}
     questions = 0
     for i, token in enumerate(tokens):
-        if token.token_type is TokenType.PLACEHOLDER and token.text == "?":
+        if token.text in ("?", "?::") and token.token_type in (TokenType.PLACEHOLDER, TokenType.QDCOLON):
             questions += 1
             slots[str(questions)] = token
             numbered.append(_token(TokenType.PARAMETER, "$", token))
             numbered.append(_token(TokenType.NUMBER, str(questions), token))
+            if token.text == "?::":
+                numbered.append(_token(TokenType.DCOLON, "::", token))
             continue
         if token.token_type is TokenType.PARAMETER and token.text == "$" and i + 1 < len(tokens):
             slots.setdefault(tokens[i + 1].text, token)
@@ -82,12 +85,12 @@ def _literal(value: Value | None, at: Token) -> exp.Expr:
             return exp.Boolean(this=value)
         case int() if abs(value) <= _MAX_INTEGER:
             return _number(str(abs(value)), value < 0)
-        case Decimal() if value.is_finite() and len(text := format(abs(value), "f")) <= 39:
+        case Decimal() if value.is_finite() and len((text := format(abs(value), "f")).replace(".", "")) <= 38:
             return _number(text, value < 0)
         case float() if isfinite(value):
             text = repr(abs(value))
-            return _number(text if "e" in text else f"{text}e0", value < 0)  # the exponent makes it a DOUBLE
-        case str() if "\0" not in value and value.isprintable() is not None and _is_unicode(value):
+            return _number(text if "e" in text else f"{text}e0", copysign(1, value) < 0)  # the exponent makes a DOUBLE
+        case str() if len(value) <= MAX_CHARACTERS and not NEVER.search(value):
             return exp.Literal.string(value)
         case datetime() if value.tzinfo is None:
             return exp.Cast(this=exp.Literal.string(str(value)), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
@@ -97,7 +100,7 @@ def _literal(value: Value | None, at: Token) -> exp.Expr:
         "DP003",
         f"SQL has no literal for this value of type {type(value).__name__[:40]}",
         span=span_of_token(at),
-        repair="pass None, bool, int, Decimal, float, str, date or datetime (finite, without time zone, without NUL)",
+        repair="pass None, bool, int, Decimal, float, str, date or datetime: finite, not too long, no time zone, no NUL",
     )
 
 
@@ -106,16 +109,17 @@ def _number(text: str, negative: bool) -> exp.Expr:
     return exp.Paren(this=exp.Neg(this=literal)) if negative else literal
 
 
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
 def put(tree: exp.Query, literals: Mapping[str, exp.Expr], slots: Mapping[str, Token]) -> exp.Query:
     """The tree with a copy of its literal in place of each placeholder."""
     seen = set()
     for node in list(tree.find_all(exp.Placeholder, exp.Parameter)):
         name = node.this.name if isinstance(node.this, exp.Expr) else str(node.this)
-        if name not in literals or node.parent is None:
+        if (
+            name not in literals
+            or isinstance(node.parent, _NO_VALUES)
+            or node.parent is None
+            or node.arg_key == "alias"
+        ):
             raise refusal("DP003", "a parameter stands where no value can", repair="write the value itself")
         seen.add(name)
         literal = literals[name].copy()

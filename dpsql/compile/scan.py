@@ -42,6 +42,12 @@ class _Tokenizer(DuckDB.Tokenizer):
     COMMANDS: ClassVar[set[TokenType]] = set()
 
 
+class _ParameterTokenizer(_Tokenizer):
+    """The same for texts without dollar quotes: there sqlglot takes `$a, $` of `IN ($a, $b)` for the start of one."""
+
+    HEREDOC_STRINGS: ClassVar[list[str | tuple[str, str]]] = []
+
+
 STRINGS = {
     TokenType.STRING,
     TokenType.HEREDOC_STRING,
@@ -57,24 +63,19 @@ _OPERANDS |= {TokenType.NUMBER, TokenType.IDENTIFIER, TokenType.VAR, TokenType.C
 _LINKS = {TokenType.ARROW, TokenType.DARROW, TokenType.JOIN}
 
 _UNUSUAL = re.compile(r"[^\t\n\r\x20-\x7e]")
-_NEVER = re.compile("[\x00\ud800-\udfff]")
+NEVER = re.compile("[\x00\ud800-\udfff]")
+_DOLLAR_QUOTE = re.compile(r"\$(?:[^\W\d]\w*)?\$")
 
 
 def scan(text: str) -> list[Token]:
     """The tokens of one text, or a refusal: too large, too deep, unreadable, or with characters nobody can see."""
-    if len(text) - len(text[: len(text) - len(text.lstrip())]) > MAX_CHARACTERS:
-        raise refusal(
-            "DP104",
-            f"the statement has {len(text):,} characters; dpsql reads up to {MAX_CHARACTERS:,}",
-            repair="join with a public table instead of listing values",
-        )
+    repair = "join with a public table instead of listing values"
+    size = len(text.strip())
+    if size > MAX_CHARACTERS:
+        raise refusal("DP104", f"the statement has {size:,} characters, more than {MAX_CHARACTERS:,}", repair=repair)
     tokens = tokenize(text)
     if len(tokens) > MAX_TOKENS:
-        raise refusal(
-            "DP104",
-            f"the statement has {len(tokens):,} words and symbols; dpsql reads up to {MAX_TOKENS:,}",
-            repair="join with a public table instead of listing values",
-        )
+        raise refusal("DP104", f"the statement has more than {MAX_TOKENS:,} words and symbols", repair=repair)
     _refuse_depth(tokens)
     _refuse_invisible(text, tokens)
     _refuse_joined_tokens(text, tokens)
@@ -83,10 +84,10 @@ def scan(text: str) -> list[Token]:
 
 def tokenize(text: str, name: str = "") -> list[Token]:
     """The tokens of any text, or DP101 or DP105."""
-    never = _NEVER.search(text)
+    never = NEVER.search(text)
     if never is not None:
         raise _invisible(never.group(), never.start(), "in a statement")
-    tokenizer = _Tokenizer(dialect="duckdb")
+    tokenizer = (_Tokenizer if _DOLLAR_QUOTE.search(text) else _ParameterTokenizer)(dialect="duckdb")
     try:
         tokens = tokenizer.tokenize(text)
     except (SqlglotError, RecursionError, ValueError, IndexError, KeyError, AssertionError):
@@ -178,12 +179,19 @@ def _gap_end(text: str, start: int) -> int:
 def _refuse_joined_tokens(text: str, tokens: Sequence[Token]) -> None:
     """`0x1F`, `1e0+1e0`, `1abc`, `x'ff'` and `'a'b`: sqlglot and DuckDB cut these into different tokens."""
     for token in tokens:
+        if token.token_type is TokenType.HEREDOC_STRING and not _DOLLAR_QUOTE.match(text, token.start):
+            raise refusal("DP101", "a dollar quote starts with $$ or $tag$", span=span_of_token(token))
         if token.token_type is TokenType.NUMBER and not STRICT_NUMBER.fullmatch(token.text):
             raise refusal(
                 "DP101", "this is not a number", span=span_of_token(token), repair="put blanks around operators"
             )
     for before, token in pairwise(tokens):
-        if before.end + 1 == token.start and _in_word(text[before.end]) and _in_word(text[token.start]):
+        if (
+            before.end + 1 == token.start
+            and before.text != "$"
+            and _in_word(text[before.end])
+            and _in_word(text[token.start])
+        ):
             at = Span(before.start, token.end + 1)
             raise refusal("DP101", "two words run into each other", span=at, repair="put a blank between them")
 
