@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+import pyarrow as pa
+
 from dpsql import releases, shows
 from dpsql.answer import Answer, Receipt, finished
 from dpsql.compile import statement as statements
@@ -42,7 +44,7 @@ from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
 from dpsql.settings import Settings
 from dpsql.vault.engine import EngineFailure
-from dpsql.vault.noise import Noisy, release
+from dpsql.vault.noise import Noisy, release, replicates
 from dpsql.vault.open import Engines, open_engines
 from dpsql.vault.second_parser import check as second_check
 from dpsql.vault.snapshot import Snapshot
@@ -102,7 +104,7 @@ class Session:
             priced = plan(query, self.policy, request, self._count_keys)
             check(priced, self.policy, request)
             rewritten = rewrite(priced)
-            for sealed in (*rewritten.inner, rewritten.outer):
+            for sealed in filter(None, (*rewritten.inner, rewritten.outer, rewritten.replay)):
                 second_check(sealed.text, sealed.tables, sealed.functions)
             self._bind(priced, rewritten)
         except Error as error:
@@ -112,6 +114,7 @@ class Session:
     def _answer(self, compiled: Compiled) -> Answer:
         released, epsilon, delta = self._releases(compiled)
         try:
+            released = self._with_error_bars(compiled, released)
             result = self._engines.outer.run(compiled.rewritten.outer.text, released)
         except EngineFailure as failure:
             if failure.interrupted:
@@ -119,7 +122,23 @@ class Session:
                 raise refusal("DP501", reason, repair="asked again, what is stored is free") from None
             reason = f"the released results cannot answer this: {failure.detail}"
             raise refusal("DP502", reason, repair="the releases are stored: mend the rest, and they are free") from None
-        return finished(result, compiled.rewritten.half_widths, self._receipt(compiled, epsilon, delta))
+        return finished(result, compiled.rewritten.bars.positions, self._receipt(compiled, epsilon, delta))
+
+    def _with_error_bars(self, compiled: Compiled, released: dict[str, Noisy]) -> dict[str, pa.Table]:
+        """The released tables, with the half-widths of expressions where the outer SQL shows them (see `errorbars`)."""
+        bars, replay = compiled.rewritten.bars, compiled.rewritten.replay
+        if replay is None:
+            return released
+        table = released[bars.released]
+        count = releases.replays(table.num_rows)
+        planned = next(r for r in compiled.plan.releases if r.release.name == bars.released)
+        at = self._engines.outer.run(replay.text, {bars.released: table})
+        copies = replicates(table, planned, count) if count else table
+        around = self._engines.outer.run(replay.text, {bars.released: copies})
+        for name in bars.replayed:
+            widths = releases.half_widths(at.column(name), around.column(name), count)
+            table = table.append_column(name, pa.array(widths, pa.float64()))
+        return {**released, bars.released: table}
 
     def _releases(self, compiled: Compiled) -> tuple[dict[str, Noisy], Fraction, Fraction]:
         """Stored releases where they were paid for, new ones for a charge: by name, and what was charged."""
@@ -186,7 +205,7 @@ class Session:
     def _bind(self, priced: PrivatePlan, rewritten: Rewritten) -> None:
         """Let the outer engine bind the outer SQL over empty releases: its mistakes are found before they cost."""
         try:
-            self._engines.outer.bind(rewritten.outer.text, releases.empty_tables(priced))
+            self._engines.outer.bind(rewritten.outer.text, releases.empty_tables(priced, rewritten.bars))
         except EngineFailure as failure:
             raise refusal("DP502", f"the statement does not fit its results: {failure.detail}") from None
 

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpsql.compile import steps
+from dpsql.compile.errorbars import ErrorBars, add_error_bars
 from dpsql.compile.gate import SealedSql, seal
-from dpsql.compile.plan import HALF_WIDTH, PrivatePlan, ReleasePlan, scans
+from dpsql.compile.plan import PrivatePlan, ReleasePlan, scans
 from dpsql.compile.relations import PRIVATE_CATALOG, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.trees import column, derived
@@ -32,12 +33,13 @@ from dpsql.compile.trees import column, derived
 @dataclass(frozen=True, slots=True)
 class Rewritten:
     """inner: one per release, in order. Their columns: k1, k2, ..., then what `steps.totals` says, all exact integers;
-    `units` where keys are selected. outer: over public tables and released_k. half_widths: the result's last columns
-    are the half-widths of its columns at these positions."""
+    `units` where keys are selected. outer: over public tables and released_k. bars: its last columns, see `errorbars`;
+    replay: the SQL that they need, where they do."""
 
     inner: tuple[SealedSql, ...]
     outer: SealedSql
-    half_widths: tuple[int, ...]
+    bars: ErrorBars
+    replay: SealedSql | None
 
 
 def rewrite(plan: PrivatePlan) -> Rewritten:
@@ -45,8 +47,9 @@ def rewrite(plan: PrivatePlan) -> Rewritten:
     inner = tuple(seal_release(r) for r in plan.releases)
     public = {f"{t.db}.{t.name}" for t in plan.query.outer.find_all(exp.Table) if t.db}
     released = frozenset(r.release.name for r in plan.releases)
-    outer, half_widths = _with_half_widths(plan.query.outer, released)
-    return Rewritten(inner, seal(outer, released | public), half_widths)
+    bars = add_error_bars(plan.query.outer, released)
+    replay = seal(bars.replay, released) if bars.replay is not None else None
+    return Rewritten(inner, seal(bars.outer, released | public), bars, replay)
 
 
 def seal_release(plan: ReleasePlan, salt: int = 0) -> SealedSql:
@@ -58,21 +61,6 @@ def seal_release(plan: ReleasePlan, salt: int = 0) -> SealedSql:
 def is_salted(plan: ReleasePlan) -> bool:
     """Whether a unit's keys are chosen at random."""
     return plan.limits.groups is not None and (plan.keys is None or plan.keys > plan.limits.groups)
-
-
-def _with_half_widths(outer: exp.Expr, released: frozenset[str]) -> tuple[exp.Expr, tuple[int, ...]]:
-    """Where the statement is one release, let each aggregate that it shows bring its half-width along (`a1~` of the
-    released table); also the positions of those that do."""
-    if not isinstance(outer, exp.Select) or outer.args.get("distinct") or outer.args.get("joins"):
-        return outer, ()
-    shown, positions = outer.copy(), []
-    for position, item in enumerate(outer.selects):
-        value = item.unalias()
-        if isinstance(value, exp.Column) and value.table in released and value.name.startswith("a"):
-            positions.append(position)
-            half_width = column(value.table, value.name + HALF_WIDTH)
-            shown.append("expressions", exp.alias_(half_width, f"{HALF_WIDTH}{position}", quoted=True))
-    return shown, tuple(positions)
 
 
 def _tables(release: ReleasePlan) -> frozenset[str]:

@@ -29,8 +29,9 @@ Integers = NDArray[np.int64] | NDArray[np.object_]
 
 
 Noisy: TypeAlias = pa.Table
-"""A released table: keys k1, ..., aggregates a1, ..., and a1~, ...: the 95 % half-width of every aggregate's cells (a
-public function of the noise law and the released values)."""
+"""A released table: keys k1, ..., aggregates a1, ..., and beside them, with names that end in ~, the 95 % half-widths
+of
+every aggregate's cells and the noisy vectors (public: both are functions of the noise law and of what is released)."""
 
 
 def release(engine: Engine, statement: SealedSql, plan: ReleasePlan) -> Noisy:
@@ -40,16 +41,38 @@ def release(engine: Engine, statement: SealedSql, plan: ReleasePlan) -> Noisy:
     if plan.selection is not None:
         exact = _selected(exact, plan, plan.selection, vectors)
     columns = {key.name: exact.column(key.name).combine_chunks() for key in plan.release.keys}
+    columns |= dict.fromkeys(m.name for m in plan.release.measures)
     for i, slot in enumerate(plan.slots, 1):
         if i not in vectors:
             draw = DiscreteLaplace(slot.scale)
             vectors[i] = [_add(component, draw) for component in _components(exact, i, slot, plan.limits)]
         for measure in slot.outputs:
-            columns[measure.name], half_widths = _read(measure, slot, vectors[i])
-            columns[measure.name + HALF_WIDTH] = pa.array(half_widths, pa.float64())
-    names = [k.name for k in plan.release.keys] + [m.name for m in plan.release.measures]
-    names += [m.name + HALF_WIDTH for m in plan.release.measures]
-    return pa.table({n: columns[n] for n in names})
+            columns[measure.name] = _value(measure, slot, vectors[i])
+            columns[measure.name + HALF_WIDTH] = pa.array(_half_widths(measure, slot, vectors[i]), pa.float64())
+        for part, component in enumerate(vectors[i]):
+            columns[_vector_name(i, part)] = pa.array([str(int(v)) for v in component], pa.string())
+    return pa.table(columns)
+
+
+def replicates(noisy: Noisy, plan: ReleasePlan, count: int) -> Noisy:
+    """`count` copies of a released table, one after another, each with fresh noise of the same law on top of the
+    *released* vectors: what an expression of them makes of that noise is its error. Made from public values alone; the
+    vault has no call for a second draw over exact ones."""
+    columns = {k.name: pa.concat_arrays([noisy.column(k.name).combine_chunks()] * count) for k in plan.release.keys}
+    for i, slot in enumerate(plan.slots, 1):
+        draw = DiscreteLaplace(slot.scale)
+        parts = 2 if slot.kind is SlotKind.MEAN else 1
+        released = [[int(v) for v in noisy.column(_vector_name(i, part)).to_pylist()] for part in range(parts)]
+        vector = [_add(np.tile(np.array(part, dtype=object), count), draw) for part in released]
+        for measure in slot.outputs:
+            columns[measure.name] = _value(measure, slot, vector)
+    return pa.table(columns)
+
+
+def _vector_name(i: int, part: int) -> str:
+    """The column of a released table that keeps a slot's noisy vector, as text: it may be wider than any integer
+    type."""
+    return f"v{i}.{part}{HALF_WIDTH}"
 
 
 def _selected(exact: pa.Table, plan: ReleasePlan, selection: Selection, vectors: dict[int, list[Integers]]) -> pa.Table:
@@ -79,27 +102,37 @@ def _components(exact: pa.Table, i: int, slot: Slot, limits: Limits) -> list[Int
     return [slot.grid.span * count - right, right]
 
 
-def _read(measure: Measure, slot: Slot, noisy: list[Integers]) -> tuple[pa.Array, NDArray[np.float64]]:
-    """A measure and its half-widths from a noised vector: post-processing."""
+def _value(measure: Measure, slot: Slot, noisy: list[Integers]) -> pa.Array:
+    """A measure from a noised vector: post-processing."""
     type_ = output_type(measure, slot)
     if slot.kind is not SlotKind.MEAN:
-        half_width = float(DiscreteLaplace(slot.scale).half_width() * slot.step)
-        return _array(noisy[0], slot.step, type_), np.full(len(noisy[0]), half_width)
+        return _array(noisy[0], slot.step, type_)
     left, right = (component.astype(object) for component in noisy)
     assert slot.grid is not None
-    grid, scale, total = slot.grid, float(slot.scale) / slot.subgrid, left + right
+    grid, total = slot.grid, left + right
     if measure.statistic is Statistic.VALUES:
-        width = two_laplace_half_width(scale, scale) / grid.span + 1
-        return _array(total, Fraction(1, slot.weight), type_), np.full(len(total), width)
+        return _array(total, Fraction(1, slot.weight), type_)
     if measure.statistic is Statistic.SUM:
-        ends = (abs(grid.lo) * scale / grid.span, abs(grid.lo + grid.span) * scale / grid.span)
-        width = (two_laplace_half_width(*ends) + 1) * float(grid.step)
-        return _array(grid.lo * total + grid.span * right, slot.step / grid.span, type_), np.full(len(total), width)
+        return _array(grid.lo * total + grid.span * right, slot.step / grid.span, type_)
     lo, hi = float(grid.lo * grid.step), float(grid.hi * grid.step)
     share = [min(max(int(r) / int(t), 0.0), 1.0) if t > 0 else 0.5 for t, r in zip(total, right, strict=True)]
-    means = [min(max(lo + (hi - lo) * s, lo), hi) for s in share]
-    widths = ratio_half_widths(left.astype(np.float64), right.astype(np.float64), float(slot.scale), hi - lo)
-    return pa.array(means, pa.float64()), widths
+    return pa.array([min(max(lo + (hi - lo) * s, lo), hi) for s in share], pa.float64())
+
+
+def _half_widths(measure: Measure, slot: Slot, noisy: list[Integers]) -> NDArray[np.float64]:
+    """The 95 % half-width of each cell of a measure."""
+    cells = len(noisy[0])
+    if slot.kind is not SlotKind.MEAN:
+        return np.full(cells, float(DiscreteLaplace(slot.scale).half_width() * slot.step))
+    assert slot.grid is not None
+    grid, scale = slot.grid, float(slot.scale) / slot.subgrid
+    if measure.statistic is Statistic.VALUES:
+        return np.full(cells, two_laplace_half_width(scale, scale) / grid.span + 1)
+    if measure.statistic is Statistic.SUM:
+        ends = (abs(grid.lo) * scale / grid.span, abs(grid.lo + grid.span) * scale / grid.span)
+        return np.full(cells, (two_laplace_half_width(*ends) + 1) * float(grid.step))
+    left, right = (component.astype(np.float64) for component in noisy)
+    return ratio_half_widths(left, right, float(slot.scale), float((grid.hi - grid.lo) * grid.step))
 
 
 def _add(exact: Integers, draw: DiscreteLaplace) -> Integers:
