@@ -1,11 +1,10 @@
 """Which columns of a result can be given a 95 % interval, and the SQL that carries it there.
 
 An aggregate that is shown as it is brings the half-width of its noise law along. An expression of aggregates, row by
-row
-and without jumps (arithmetic, ROUND, ABS, casts, NULLIF, COALESCE, GREATEST, LEAST), is replayed: the same expression
-over
-copies of the released table with fresh noise of the same law on top of the released values (`replay`). CASE on a noisy
-value, ranks and other windows jump: a small error can turn them over, so no half-width is stated for them.
+row and without jumps (arithmetic, ROUND, ABS, casts, NULLIF, COALESCE, GREATEST, LEAST), is replayed: the same
+expression over copies of the released table with fresh noise of the same law on top of the released values (`replay`).
+CASE on a noisy value, ranks and other windows jump: a small error can turn them over, so no half-width is stated for
+them.
 """
 
 from __future__ import annotations

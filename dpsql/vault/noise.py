@@ -30,8 +30,8 @@ Integers = NDArray[np.int64] | NDArray[np.object_]
 
 Noisy: TypeAlias = pa.Table
 """A released table: keys k1, ..., aggregates a1, ..., and beside them, with names that end in ~, the 95 % half-widths
-of
-every aggregate's cells and the noisy vectors (public: both are functions of the noise law and of what is released)."""
+of every aggregate's cells and the noisy vectors (public: both are functions of the noise law and of what is
+released)."""
 
 
 def release(engine: Engine, statement: SealedSql, plan: ReleasePlan) -> Noisy:
