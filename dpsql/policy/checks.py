@@ -7,6 +7,7 @@ already known there is not reported again.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -33,13 +34,17 @@ class Written:
 def connect_tables(written: Sequence[Written], problems: Problems) -> dict[str, Table]:
     """The tables by name, with every name looked up. Only where `problems` is empty may they be relied on."""
     _check_twice([w.table.name for w in written], ("tables",), problems)
+    written = [replace(w, table=_implied(w.table, written)) for w in written]
     tables: dict[str, Table] = {}
     for one in written:
         tables.setdefault(one.table.name.lower(), one.table)
     for one in written:
         table = one.table
         _check_columns(table, problems)
-        _check_listed(table, table.key, (*_place(table), "key"), problems)
+        if not table.columns and table.public and not problems.at((*_place(table), "columns")):
+            text = "is missing, and so is a key, and no reference leads here: nothing could be seen"
+            repair = f"write [{dotted((*_place(table), 'columns'))}] and a line for each column that may be seen"
+            problems.add((*_place(table), "columns"), text, repair)
     for one in written:
         table = one.table
         if isinstance(table.unit, Path):
@@ -56,6 +61,19 @@ def connect_tables(written: Sequence[Written], problems: Problems) -> dict[str, 
 
 
 # ---- names
+
+
+def _implied(table: Table, written: Sequence[Written]) -> Table:
+    """A public table that lists no columns shows its key, and what references speak of; without a key of its own,
+    the first of those is its key, which the snapshot then verifies."""
+    if not table.public or table.columns:
+        return table
+    references = [r for w in written for r in w.table.references if r.table.lower() == table.name.lower()]
+    key = table.key or next((r.target for r in references), ())
+    names: dict[str, str] = {}
+    for name in (*key, *(column for r in references for column in r.target)):
+        names.setdefault(name.lower(), name)
+    return replace(table, key=key, columns={name: Column(name) for name in names.values()})
 
 
 def _place(table: Table) -> Place:
@@ -238,6 +256,8 @@ def _check_reference(table: Table, reference: Reference, place: Place, tables: T
     target = _find(reference.table, place, tables, problems)
     if target is None or problems.at((*_place(target), "key")):
         return
+    if target.public and not _check_targets(target, reference, place, problems):
+        return
     name = shown(target.name)
     wanted, key = sorted(c.lower() for c in reference.target), sorted(c.lower() for c in target.key)
     if not target.public:
@@ -256,6 +276,17 @@ def _check_reference(table: Table, reference: Reference, place: Place, tables: T
         text = f"refers to {', '.join(reference.target)}, but the key of {name} is {', '.join(target.key)}"
         repair = "refer to the whole key: [[tables.x.references]] with columns, table and target"
         problems.add(place, text, repair if len(key) > 1 else f'refer to "{target.name}.{target.key[0]}"')
+
+
+def _check_targets(target: Table, reference: Reference, place: Place, problems: Problems) -> bool:
+    """Public keys are listed from the target's columns, so these must be visible."""
+    keyed = {column.lower() for column in target.key}
+    hidden = [c for c in reference.target if c.lower() in keyed and _declared(target, c) is None]
+    if hidden and not problems.at((*_place(target), "columns")):
+        text = f"refers to {shown(target.name)}, which does not list {', '.join(hidden)}"
+        at = dotted((*_place(target), "columns"))
+        problems.add(place, text, f"list it: {dotted((hidden[0],))} = {{}} under [{at}]")
+    return not hidden
 
 
 def _check_one_domain(written: Written, problems: Problems) -> None:
@@ -284,4 +315,5 @@ def _check_sources(tables: Tables, problems: Problems) -> None:
 
 
 def _source(table: Table) -> str:
-    return table.source.lower().removeprefix("main.")
+    """Equal for the same source, as far as the text tells; the snapshot compares files as they are on disk."""
+    return posixpath.normpath(table.source) if table.reads_files else table.source.lower().removeprefix("main.")

@@ -17,7 +17,8 @@ from dpsql.policy.readers import kind
 
 
 def digest_of(tables: Mapping[str, Table]) -> str:
-    """SHA-256 of what a snapshot enforces: names, sources, units, paths, keys, references, values, bounds, steps.
+    """SHA-256 of what a snapshot enforces: names, sources, units, paths, keys, references, values, bounds, steps,
+    cluster_by.
 
     Limits, budget and descriptions are left out, so that changing them needs no new snapshot. So are the orders
     of tables, values and references; that of columns stays, since it is the order of the snapshot's own tables.
@@ -39,7 +40,8 @@ def _table_content(table: Table) -> list[object]:
         for column in table.columns.values()
     ]
     references = sorted([list(r.columns), r.table, list(r.target)] for r in table.references)
-    return [table.name, table.source, table.public, unit, list(table.key), columns, references]
+    clustered = ["clustered"] if table.clustered else []
+    return [table.name, table.source, table.public, unit, list(table.key), columns, references, *clustered]
 
 
 def _value_content(value: Value) -> list[str]:

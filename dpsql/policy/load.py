@@ -133,8 +133,18 @@ def _budget(root: Section, problems: Problems, file: FilePath) -> Budget:
             "is more than a statement may cost",
             "write at most max_query_epsilon and at most epsilon",
         )
+    query_delta = section.read("per_query_delta", readers.delta)
+    if query_delta is not None and query_delta > (delta or nothing) and not problems.at((*section.place, "delta")):
+        section.wrong("per_query_delta", "is more than delta", "write at most delta, or leave it out")
+    fewest = section.read("min_units_per_group", readers.rows)
     composition = section.read("composition", readers.one_of("basic"))
     section.read("renew", readers.one_of("never"))
     section.read("per_analyst", readers.one_of(False))
     amounts = (epsilon or nothing, delta or nothing, query or nothing, most or nothing)
-    return Budget(account or "", *amounts, composition=str(composition or "basic"))
+    return Budget(
+        account or "",
+        *amounts,
+        composition=str(composition or "basic"),
+        per_query_delta=query_delta,
+        min_units_per_group=fewest or 1,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -50,12 +51,14 @@ class Column:
 class Table:
     """One visible table. `unit` is None for public tables, a column's name, a `Path`, or the word ROW.
 
-    source: the table or view of the database (default: the table's own name).
-    key: columns that identify a row; enforced per unit for private tables, verified for public ones.
+    source: the table or view of the database (default: the table's own name), or a file or folder, relative to the
+    policy file. key: columns that identify a row, listed or not; enforced per unit for private tables, verified for
+    public ones.
     max_rows_per_unit (R, private tables only), max_groups_per_unit (g), max_rows_per_group (r): the limits.
     limit: "rows" or "late", whether R acts before or after WHERE where nobody says otherwise.
     hard: by the limits' names, how high an analyst may set them for a statement (`max_rows_per_unit_hard` and its
-    like). references: every public reference, those of single columns included.
+    like). clustered: whether the snapshot keeps the rows of a unit together, instead of the order of the source.
+    references: every public reference, those of single columns included.
     """
 
     name: str
@@ -70,14 +73,28 @@ class Table:
     limit: str = "rows"
     hard: Mapping[str, int] = field(default_factory=dict)
     references: tuple[Reference, ...] = ()
+    clustered: bool = False
 
     @property
     def every_row_is_a_unit(self) -> bool:
         return self.unit == ROW
 
+    @property
+    def reads_files(self) -> bool:
+        """Whether the source is a file or folder, and no part of a database."""
+        return is_file(self.source)
+
 
 ROW = "\0row"
 """`unit = "row"` in the file: each row is its own unit (not a column's name: NUL cannot stand in one)."""
+
+
+_FILE = re.compile(r"/|\.(parquet|(csv|tsv)(\.gz)?)$", re.IGNORECASE)
+
+
+def is_file(source: str) -> bool:
+    """Whether a source names a file or folder: by a slash in it or by its ending, whatever the disk holds."""
+    return _FILE.search(source) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,14 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from dpsql.policy.model import is_file
 from dpsql.policy.readers import Wrong, called, shown
 
 _FILE = re.compile(
     r"[/\\*]|\.(parquet|csv|tsv|txt|json|jsonl|ndjson|gz|zst|xlsx|arrow|feather|avro|orc|db|duckdb|sqlite)$", re.I
+)
+_OTHER_FILE = re.compile(
+    r"\\|(?<!\.[ct]sv)\.gz$|\.(txt|json|jsonl|ndjson|zst|xlsx|arrow|feather|avro|orc|db|duckdb|sqlite)$", re.I
 )
 _VIEW = "CREATE VIEW name AS FROM 'file'"
 _RELEASED = re.compile(r"released_[0-9]+")
@@ -76,18 +80,30 @@ def table_name(value: object) -> str:
 
 
 def source(value: object) -> str:
-    """A table or view of the database."""
+    """A table or view of the database, or a file or folder."""
+    if isinstance(value, str) and (is_file(value) or _OTHER_FILE.search(value) or "*" in value):
+        return _path(value)
     name = _name(value, "table")
-    if _FILE.search(name):
-        raise Wrong(
-            f"{shown(name)} looks like a file", f"make a view of it in the database ({_VIEW}) and name that view"
-        )
     if name.count(".") > 1 or not all(name.split(".")):
         raise Wrong(
             f"{shown(name)} must be a table or schema.table",
             "name a table of the database itself, or make a view there",
         )
     return name
+
+
+def _path(path: str) -> str:
+    """A file or folder that the snapshot is made from; whether it is there is found out then."""
+    if len(path) > 1000 or any(unicodedata.category(c)[0] == "C" for c in path):
+        raise Wrong(f"{shown(path)} cannot name a file", "1 to 1000 characters, none of them invisible")
+    if "://" in path:
+        raise Wrong(f"{shown(path)} is an address", "copy the files here, and name the file or folder")
+    if "*" in path or "?" in path:
+        raise Wrong(f"{shown(path)} is a pattern", 'name the folder, with a slash at its end: "orders/"')
+    if _OTHER_FILE.search(path):
+        repair = f"write a .parquet, .csv or .tsv file or a folder of them; or a view in the database ({_VIEW})"
+        raise Wrong(f"{shown(path)} looks like a file of a kind that is not read", repair)
+    return path
 
 
 def column_names(value: object) -> tuple[str, ...]:

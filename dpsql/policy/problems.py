@@ -12,25 +12,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dpsql.errors import Error, nearest, refusal
+from dpsql.policy.keys import SHAPES
 from dpsql.policy.lines import Place, find_lines, line_of
 from dpsql.policy.readers import Wrong, called, escaped, shown
 
 T = TypeVar("T")
 
-KEYS: dict[str, tuple[str, ...]] = {
-    "file": ("version", "unit", "budget", "tables"),
-    "unit": ("name",),
-    "budget": (
-        "account", "epsilon", "delta", "per_query_epsilon", "max_query_epsilon", "composition", "renew", "per_analyst",
-    ),
-    "table": (
-        "public", "source", "unit", "key", "max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group",
-        "columns", "references",
-    ),
-    "path": ("via", "to"),
-    "reference": ("columns", "table", "target"),
-    "column": ("bounds", "step", "values", "references", "unit_of_measure", "description"),
-}  # fmt: skip
+KEYS: dict[str, tuple[str, ...]] = {section: tuple(keys) for section, keys in SHAPES.items()}
 """Every key that a policy may hold, by the kind of section it stands in."""
 
 

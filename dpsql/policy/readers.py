@@ -157,6 +157,13 @@ def rows(value: object) -> int:
     return value
 
 
+def cluster(value: object) -> bool:
+    """`["unit"]`: the one order that rows can be kept in instead of the source's."""
+    if value != ["unit"]:
+        raise Wrong('can be the list ["unit"] alone', 'write cluster_by = ["unit"], or leave it out')
+    return True
+
+
 def bounds(value: object) -> tuple[Value, Value]:
     """An inclusive range: two numbers, two dates or two timestamps, the lesser first."""
     example = "for example bounds = [0, 100]"

@@ -16,6 +16,9 @@ from dpsql.policy.readers import Wrong, called, shown
 
 PlacedReference = tuple[Reference, Place]
 _LIMITS = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group")
+_HARD = {limit: f"{limit}_hard" for limit in _LIMITS}
+_OF_UNITS = ("unit", *_LIMITS, *_HARD.values(), "limit", "cluster_by")
+"""What speaks of units, and so can stand on private tables only."""
 
 
 def read_tables(root: Section, problems: Problems) -> list[Written]:
@@ -37,8 +40,10 @@ def _table(name: str, data: object, problems: Problems) -> Written:
     public = section.read("public", readers.flag)
     unit: str | Path | None = None
     limits: dict[str, int | None] = {}
+    hard: dict[str, int] = {}
+    limit, clustered = None, None
     if public:
-        for word in ("unit", *_LIMITS):
+        for word in _OF_UNITS:
             if word in section:
                 section.wrong(
                     word,
@@ -53,7 +58,10 @@ def _table(name: str, data: object, problems: Problems) -> Written:
             limits["max_rows_per_unit"] = 1
         else:
             section.need("max_rows_per_unit", "max_rows_per_unit = 100, the rows of one unit that can count")
-    columns, references = _columns(section, problems)
+        hard = _ceilings(section, limits)
+        limit = section.read("limit", readers.one_of("rows", "late"))
+        clustered = section.read("cluster_by", readers.cluster)
+    columns, references = _columns(section, bool(public), problems)
     references += _references(section, problems)
     key = section.read("key", names.column_names) or ()
     source = section.read("source", names.source) or name
@@ -69,6 +77,9 @@ def _table(name: str, data: object, problems: Problems) -> Written:
         max_rows_per_unit=limits.get("max_rows_per_unit"),
         max_groups_per_unit=limits.get("max_groups_per_unit"),
         max_rows_per_group=limits.get("max_rows_per_group"),
+        limit=str(limit or "rows"),
+        hard=hard,
+        clustered=bool(clustered),
     )
     return Written(table, tuple(place for _, place in references))
 
@@ -108,18 +119,37 @@ _BOTH = (
 
 
 def _check_row_limits(section: Section, limits: dict[str, int | None]) -> None:
-    for key in _LIMITS:
-        if limits.get(key) not in (None, 1):
+    written = limits | {key: section.raw(key) for key in _HARD.values()}
+    for key, value in written.items():
+        if isinstance(value, int) and value > 1:
             section.wrong(
                 key, 'is more than 1, but with unit = "row" each unit has one row', "leave it out, or write 1"
             )
 
 
-def _columns(section: Section, problems: Problems) -> tuple[dict[str, Column], list[PlacedReference]]:
+def _ceilings(section: Section, limits: dict[str, int | None]) -> dict[str, int]:
+    """How high an analyst may set each limit: at least the limit itself."""
+    found: dict[str, int] = {}
+    for limit, key in _HARD.items():
+        ceiling, own = section.read(key, readers.rows), limits.get(limit)
+        if ceiling is None:
+            continue
+        if limit not in limits:
+            section.wrong(key, f"stands without {limit}", f"write {limit} too: it holds where nobody says otherwise")
+        elif own is not None and ceiling < own:
+            section.wrong(key, f"is less than {limit}", f"write at least {own}, or leave it out")
+        elif own is not None:
+            found[limit] = ceiling
+    return found
+
+
+def _columns(section: Section, public: bool, problems: Problems) -> tuple[dict[str, Column], list[PlacedReference]]:
     written = section.raw("columns")
     place = (*section.place, "columns")
     if problems.at(section.place):
         return {}, []
+    if "columns" not in section and public:
+        return {}, []  # its key, and what others refer to in it: `checks` adds them
     if "columns" not in section:
         section.need("columns", f"[{dotted(place)}] and a line for each column that may be seen")
         return {}, []

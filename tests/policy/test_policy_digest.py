@@ -29,6 +29,8 @@ ENFORCED = [
     ("name = {}\n", ""),
     ("code = {}\nname = {}", "name = {}\ncode = {}"),  # the order of columns is that of the snapshot's table
     ("[tables.products]", '[tables.products]\nsource = "goods"'),
+    ("[tables.products]", '[tables.products]\nsource = "goods.csv"'),
+    ("max_rows_per_unit = 50", 'max_rows_per_unit = 50\ncluster_by = ["unit"]'),
     ("public = true", 'unit = "code"\nmax_rows_per_unit = 1'),
 ]
 
@@ -37,6 +39,8 @@ NOT_ENFORCED = [
     ('account = "shop"', 'account = "other"'),
     ('name = "customer"', 'name = "person"'),
     ("max_rows_per_unit = 50", "max_rows_per_unit = 60\nmax_groups_per_unit = 2\nmax_rows_per_group = 3"),
+    ("max_rows_per_unit = 50", 'max_rows_per_unit = 50\nmax_rows_per_unit_hard = 60\nlimit = "late"'),
+    ('delta = "0"', 'delta = "1e-6"\nper_query_delta = "1e-7"\nmin_units_per_group = 5'),
     ("number = {}", 'number = { description = "of the order", unit_of_measure = "none" }'),
     ("[1, 99]", "[1.0, 99.00]"),
     ('"0.01"', "0.010"),

@@ -45,7 +45,7 @@ def test_examples_load(example: str, load: Callable[[str], Policy]) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
 
 
 @pytest.mark.parametrize("kind", KEYS)
@@ -56,8 +56,5 @@ def test_the_examples_show_every_key(kind: str) -> None:
         "composition",
         "renew",
         "per_analyst",
-        "source",
-        "max_groups_per_unit",
-        "max_rows_per_group",
     }:
         assert re.search(rf"\b{key}\b", shown), key

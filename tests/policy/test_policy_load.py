@@ -91,6 +91,109 @@ def test_the_unit_may_be_hidden(shop: str, load: Load) -> None:
     assert "customer" not in table.columns
 
 
+def test_the_key_may_be_hidden(shop: str, load: Load) -> None:
+    """The columns of a key serve the snapshot likewise."""
+    table = load(shop.replace("number = {}\n", "")).tables["orders"]
+    assert table.key == ("number", "line")
+    assert "number" not in table.columns
+
+
+def test_options_of_a_table(shop: str, load: Load) -> None:
+    lines = """max_rows_per_unit = 50
+max_rows_per_unit_hard = 50
+max_groups_per_unit = 2
+max_groups_per_unit_hard = 9
+max_rows_per_group = 3
+limit = "late"
+cluster_by = ["unit"]"""
+    table = load(shop.replace("max_rows_per_unit = 50", lines)).tables["orders"]
+    assert table.hard == {"max_rows_per_unit": 50, "max_groups_per_unit": 9}
+    assert table.limit == "late"
+    assert table.clustered
+    plain = load(shop).tables["orders"]
+    assert (plain.hard, plain.limit, plain.clustered) == ({}, "rows", False)
+
+
+def test_options_of_the_budget(shop: str, load: Load) -> None:
+    budget = load(
+        shop.replace('delta = "0"', 'delta = "1e-6"\nper_query_delta = "1e-6"\nmin_units_per_group = 5')
+    ).budget
+    assert budget.per_query_delta == budget.delta == Fraction(1, 10**6)
+    assert budget.min_units_per_group == 5
+    assert load(shop).budget.per_query_delta is None
+    assert load(shop).budget.min_units_per_group == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "reads_files"),
+    [
+        ("orders", False),
+        ("store.orders", False),
+        ("orders.parquet", True),
+        ("data/ORDERS.CSV", True),
+        ("orders.csv.gz", True),
+        ("orders.tsv", True),
+        ("orders/", True),
+        ("../a folder/x", True),
+        ("/data/orders", True),
+    ],
+)
+def test_sources(shop: str, load: Load, source: str, reads_files: bool) -> None:
+    table = load(shop.replace("[tables.orders]", f'[tables.orders]\nsource = "{source}"')).tables["orders"]
+    assert (table.source, table.reads_files) == (source, reads_files)
+
+
+GROCERY = """
+version = 1
+[unit]
+name = "household"
+[budget]
+account = "grocery-2026"
+epsilon = "3"
+delta = "1e-6"
+per_query_epsilon = "0.25"
+max_query_epsilon = "1"
+composition = "basic"
+renew = "never"
+per_analyst = false
+[tables.transactions]
+source = "transactions.parquet"
+unit = "household_id"
+key = ["basket_id", "product_id"]
+max_rows_per_unit = 2800
+max_groups_per_unit = 8
+max_rows_per_group = 500
+[tables.transactions.columns]
+sales_value = { bounds = [0, 50], step = "0.01", unit_of_measure = "USD", description = "price paid" }
+store_id    = {}
+department  = { values = ["GROCERY", "DRUG GM"] }
+product_id  = { references = "products.product_id" }
+week        = { bounds = [1, 53] }
+[tables.products]
+public = true
+"""
+
+
+def test_a_public_table_that_lists_nothing_shows_its_key(load: Load) -> None:
+    policy = load(GROCERY)
+    assert policy.tables["transactions"].key == ("basket_id", "product_id")
+    products = policy.tables["products"]
+    assert products.key == ("product_id",)
+    assert list(products.columns) == ["product_id"]
+    keyed = load(GROCERY + 'key = ["PRODUCT_ID"]\n').tables["products"]
+    assert (keyed.key, list(keyed.columns)) == (("PRODUCT_ID",), ["PRODUCT_ID"])
+
+
+def test_a_public_table_that_lists_nothing_has_one_key(load: Load) -> None:
+    with pytest.raises(PolicyError, match='but the key of "products" is product_id'):
+        load(
+            GROCERY.replace("store_id    = {}", 'store_id = { references = "products.store" }').replace(
+                'product_id  = { references = "products.product_id" }\n', ""
+            )
+            + 'key = ["product_id"]\n'
+        )
+
+
 def test_rows_as_units(shop: str, load: Load) -> None:
     table = load(shop + '[tables.answers]\nunit = "row"\ncolumns = { a = {} }\n').tables["answers"]
     assert table.unit == ROW

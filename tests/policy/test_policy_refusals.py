@@ -78,6 +78,6 @@ def test_all_problems_come_at_once(shop: str, load: Callable[[str], Policy]) -> 
         "version",
         "budget.epsilon",
         "tables.orders.max_rows_per_unit",
+        "tables.orders.columns.product.references",
         "tables.orders.columns.amount.bound",
-        "tables.products.key",
     ]
