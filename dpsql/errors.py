@@ -143,7 +143,8 @@ def _caret(source: str, span: Span, name: str) -> list[str]:
     line_end = len(source) if line_end < 0 else line_end
     number = source.count("\n", 0, line_start) + 1
     left, right = max(line_start, start - 70), min(line_end, start + 70)  # a window: lines can be long
-    text = source[left:right].replace("\t", " ")
+    # One sign each, so that the caret stays in place: what a terminal would obey, or no encoding can write, is not shown.
+    text = "".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in source[left:right])
     gutter = len(str(number))
     width = max(1, min(span.end, right) - start)
     return [

@@ -174,7 +174,8 @@ class Session:
                     raise EngineFailure("cancelled before it started", interrupted=True)
                 new = {f: self._release(planned, sealed) for f, (planned, sealed) in missing.items()}
             except EngineFailure as failure:
-                self._ledger.fail(identity)
+                if not (failure.interrupted and self._cancelled):  # whoever cancels learns nothing; a failure may tell
+                    self._ledger.fail(identity)
                 _owner_log.error("charge %d: the engine could not finish", identity)  # its own words quote rows
                 failed = "was interrupted" if failure.interrupted else "could not be finished"
             if failed:  # out here, where not even __context__ leads to the engine's words

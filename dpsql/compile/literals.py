@@ -119,6 +119,8 @@ def number_of(text: str) -> int | Decimal | float | None:
     if "e" in text or "E" in text:
         return float(text)
     if "." not in text:
+        if len(text.lstrip("0")) > 39:  # more than a HUGEINT; Python itself refuses to read thousands of digits
+            return None
         number = int(text)
         return number if number <= INT128[1] else None
     return Decimal(text) if len(text) <= 39 else float(text)
