@@ -87,7 +87,8 @@ class DuckDBEngine:
             try:
                 return self._select(sql, tables, execute)
             except (duckdb.Error, pa.ArrowException, RuntimeError, ValueError, OverflowError, MemoryError) as error:
-                raise EngineFailure(f"{type(error).__name__}: {error}", interrupted=self._cancelled) from None
+                interrupted = self._cancelled or is_interrupt(error)
+                raise EngineFailure(f"{type(error).__name__}: {error}", interrupted=interrupted) from None
             finally:
                 with self._state:
                     self._running = False
@@ -135,6 +136,13 @@ class DuckDBOuterEngine(DuckDBEngine):
     def bind(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> None:
         """Raises EngineFailure where names or types do not fit; runs nothing."""
         self._run(sql, tables or {}, execute=False)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether this is how DuckDB reports an interrupt: its own, or a signal to the process (Ctrl-C)."""
+    return isinstance(error, duckdb.InterruptException) or (
+        type(error) is RuntimeError and str(error) == "Query interrupted"
+    )
 
 
 def _settings(spill: Path, threads: int, memory_limit: str) -> list[tuple[str, str]]:

@@ -46,11 +46,16 @@ class Merged(Exception):
 
 
 def make_tables(
-    connection: duckdb.DuckDBPyConnection, policy: Policy, found: Mapping[str, Found], salt: bytes, progress: Progress
+    connection: duckdb.DuckDBPyConnection,
+    policy: Policy,
+    found: Mapping[str, Found],
+    salt: bytes,
+    progress: Progress,
+    scratch: str = "temp",
 ) -> tuple[dict[str, TableFacts], tuple[TableReport, ...]]:
-    """Fills both catalogs. `found` has parents first. Raises PolicyError (DP302) where a public table breaks a claim,
+    """Fills both catalogs. `found` has parents first. scratch: the catalog for tables on the way. Raises PolicyError (DP302) where a public table breaks a claim,
     `Merged`, and whatever the engine raises."""
-    maker = _Maker(connection, found, salt)
+    maker = _Maker(connection, found, salt, scratch)
     order = sorted(found, key=lambda name: not found[name].table.public)  # public first; else parents stay first
     reports: dict[str, TableReport] = {}
     problems: list[str] = []
@@ -66,20 +71,22 @@ def make_tables(
     if problems:
         raise mismatch(problems)
     progress("", 1.0)
-    facts = {name: _facts(found[name], reports[name]) for name in policy.tables}
+    facts = {name: _facts(maker, name, reports[name]) for name in policy.tables}
     return facts, tuple(reports[name] for name in policy.tables)
 
 
-def _facts(one: Found, report: TableReport) -> TableFacts:
-    types = {name: reading.type for name, reading in one.columns.items()}
-    unique = (frozenset(one.table.key),) if one.table.key and set(one.table.key) <= set(types) else ()
+def _facts(maker: _Maker, name: str, report: TableReport) -> TableFacts:
+    one = maker.found[name]
+    types = {column: reading.type for column, reading in one.columns.items()}
+    unique = tuple(frozenset(key) for key in maker.keys(one) if set(key) <= set(types))
     return TableFacts(types, report.kept if one.table.public else None, unique)
 
 
 class _Maker:
-    def __init__(self, connection: duckdb.DuckDBPyConnection, found: Mapping[str, Found], salt: bytes):
+    def __init__(self, connection: duckdb.DuckDBPyConnection, found: Mapping[str, Found], salt: bytes, scratch: str):
         self._connection = connection
-        self._names = (f"work_{n}" for n in range(1_000_000))
+        self._create = "CREATE TEMP TABLE" if scratch == "temp" else "CREATE TABLE"
+        self._names = (f"{scratch}.work_{n}" for n in range(1_000_000))
         self.found = {name: self._staged(one) for name, one in found.items()}
         self._salt = salt
         self._keys: dict[str, tuple[str, bool]] = {}  # table -> (temporary table of keys and units, one key, two units)
@@ -105,11 +112,17 @@ class _Maker:
         self._run(f"CREATE TABLE {target} AS SELECT {stored} FROM {one.relation} AS s")
         for column, count in self._outside_values(one, target).items():
             problems.append(f"{name}.{column}: {count:,} values are not among its `values`")
-        keys = {one.table.key} if one.table.key else set()
-        keys |= {r.target for f in self.found.values() for r in f.table.references if r.table == name}
-        for key in sorted(keys):
+        for key in self.keys(one):
             problems += self._check_unique(name, target, key)
         return TableReport(name, True, read, read)
+
+    def keys(self, one: Found) -> list[tuple[str, ...]]:
+        """Lists of columns that identify a row: a public table's key and whatever refers to it, or a private table's
+        key within each unit."""
+        keys = {one.table.key} if one.table.key else set()
+        if one.table.public:
+            keys |= {r.target for f in self.found.values() for r in f.table.references if r.table == one.table.name}
+        return sorted(keys)
 
     def _check_unique(self, name: str, target: str, key: tuple[str, ...]) -> Iterator[str]:
         columns, told = ", ".join(map(quoted, key)), ", ".join(key)
@@ -148,22 +161,27 @@ class _Maker:
     def _insert_ranked(self, one: Found, target: str, report: TableReport) -> TableReport:
         owned, shared = self._owned(one)
         placed, ranked = next(self._names), next(self._names)
-        self._run(f"CREATE TEMP TABLE {placed} AS {self._placed(one, owned)}")
+        self._run(f"{self._create} {placed} AS {self._placed(one, owned)}")
         if one.target:
             self._keep_keys(one, owned)
-        self._run(f"CREATE TEMP TABLE {ranked} AS {_ranked(placed, len(one.key))}")
+        self._run(f"{self._create} {ranked} AS {_ranked(placed, len(one.key))}")
         rows = self._number(f"SELECT count(*) FROM {placed}")
         owners = self._number(f"SELECT count(DISTINCT rid) FROM {placed}") if shared else rows
         self._run(f"DROP TABLE {placed}")
         kept = self._number(f"SELECT count(*) FROM {ranked}")
         last = self._number(f"SELECT coalesce(max(rid), -1) FROM {ranked}")
         stored = ", ".join(r.stored for r in one.columns.values())
-        for low in range(0, last + 1, CHUNK):
-            within = f"BETWEEN {low} AND {low + CHUNK - 1}"
-            self._run(
-                f"INSERT INTO {target} SELECT {stored}, n.unit, n.rank FROM {one.relation} AS s"
-                f" JOIN {ranked} AS n ON {one.number} = n.rid WHERE {one.number} {within} AND n.rid {within}"
-            )
+        copied = f"INSERT INTO {target} SELECT {stored}, n.unit, n.rank FROM {one.relation} AS s"
+        copied += f" JOIN {ranked} AS n ON {one.number} = n.rid WHERE"
+        if one.table.clustered:  # surrogates are spread evenly, so equal parts of their range are equal shares
+            parts = -(-kept // CHUNK)
+            for part in range(parts):
+                low, high = 2**63 * part // parts, 2**63 * (part + 1) // parts - 1
+                self._run(f"{copied} n.unit BETWEEN {low} AND {high} ORDER BY n.unit, n.rank")
+        else:
+            for low in range(0, last + 1, CHUNK):
+                within = f"BETWEEN {low} AND {low + CHUNK - 1}"
+                self._run(f"{copied} {one.number} {within} AND n.rid {within}")
         self._run(f"DROP TABLE {ranked}")
         if self._number(f"SELECT count(*) FROM {target}") != kept:
             raise RuntimeError("rows were lost between ranking and writing")
@@ -188,7 +206,7 @@ class _Maker:
                 f"SELECT {f.unit[0]} AS v FROM {f.relation} AS s" for f in self.found.values() if f.unit is not None
             )
             self._run(
-                f"CREATE TEMP TABLE {self._units} AS SELECT v AS k0, {surrogate('v', self._salt)} AS unit"
+                f"{self._create} {self._units} AS SELECT v AS k0, {surrogate('v', self._salt)} AS unit"
                 f" FROM (SELECT DISTINCT v FROM ({columns}) WHERE v IS NOT NULL)"
             )
             if self._number(f"SELECT count(*) - count(DISTINCT unit) FROM {self._units}"):
@@ -202,7 +220,7 @@ class _Maker:
         values = ", ".join(f"{sql} AS k{n}" for n, sql in enumerate(one.target))
         there = " AND ".join(f"k{n} IS NOT NULL" for n in range(len(one.target)))
         self._run(
-            f"CREATE TEMP TABLE {table} AS SELECT DISTINCT {keys}, unit FROM"
+            f"{self._create} {table} AS SELECT DISTINCT {keys}, unit FROM"
             f" (SELECT {values}, p.unit AS unit FROM {owned}) WHERE {there}"
         )
         shared = self._number(f"SELECT count(*) FROM (SELECT 1 FROM {table} GROUP BY {keys} HAVING count(*) > 1)")
@@ -224,14 +242,20 @@ class _Maker:
     # ---- shared
 
     def _staged(self, one: Found) -> Found:
-        """The source where its rows have lasting numbers: a view is evaluated once, into a temporary table."""
+        """The source where its rows have lasting numbers: views and files are read once, into a table on the way."""
         if one.number == ROWID:
             return one
-        staged, columns = next(self._names), ", ".join(map(quoted, one.used))
-        self._run(
-            f'CREATE TEMP TABLE {staged} AS SELECT {columns}, row_number() OVER () - 1 AS "$row" FROM {one.relation}'
-        )
-        return replace(one, relation=staged, number='s."$row"')
+        staged, columns, number = next(self._names), ", ".join(map(quoted, one.used)), ROWID
+        if "rowid" in (column.lower() for column in one.used):  # the number needs a name that is longer than theirs
+            name = "$row" + "_" * max(map(len, one.used))
+            columns, number = f"{columns}, row_number() OVER () - 1 AS {quoted(name)}", f"s.{quoted(name)}"
+        try:
+            self._run(f"{self._create} {staged} AS SELECT {columns} FROM {one.relation}")
+        except (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.IOException):
+            if one.unreadable:
+                raise mismatch([one.unreadable]) from None
+            raise
+        return replace(one, relation=staged, number=number)
 
     def _count_source(self, one: Found) -> tuple[int, dict[str, int]]:
         """(rows, values that the clamp moves, by column)."""

@@ -30,6 +30,7 @@ import duckdb
 from dpsql.errors import Error, refusal
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Policy
+from dpsql.vault.duckdb import is_interrupt
 from dpsql.vault.materialise import PRIVATE, PUBLIC, Progress, make_tables
 from dpsql.vault.record import Record, load_record, load_report, save
 from dpsql.vault.report import Report
@@ -162,6 +163,8 @@ def _make(policy: Policy, database: FilePath, home: FilePath, progress: Progress
     except Error:
         raise
     except Exception as error:  # the engine's, the machine's or our own: the analyst may not see which
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
         owner.error("snapshot of account %s: %s: %s", policy.budget.account, step[0], type(error).__name__)
         raise _failed() from None
     finally:

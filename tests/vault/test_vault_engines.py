@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -255,6 +256,15 @@ def cancel_until_heard(engines: Engines) -> None:
     while not engines.private._running:
         time.sleep(0.001)
     engines.private.cancel()
+
+
+def test_a_signal_to_the_process_is_an_interrupt(engines: Engines) -> None:
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(EngineFailure) as caught:
+        engines.private.run(SLOW)
+    assert caught.value.interrupted
+    timer.join()
 
 
 def test_cancel_without_a_statement_does_nothing(engines: Engines) -> None:

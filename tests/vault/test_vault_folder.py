@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import duckdb
@@ -252,6 +254,22 @@ def test_what_the_engine_says_goes_nowhere(tmp_path: Path, caplog: pytest.LogCap
     assert entries() == []
 
 
+def test_an_interrupt_of_the_owner_stays_one(tmp_path: Path) -> None:
+    database = tmp_path / "d.duckdb"
+    with duckdb.connect(str(database)) as connection:
+        connection.execute(
+            """CREATE VIEW people AS SELECT a.i AS uid, b.j AS age FROM range(10000000) a(i), range(10000000) b(j)
+            WHERE hash(a.i, b.j) = 1; CREATE VIEW visits AS SELECT 1 AS uid, 'x' AS place;
+            CREATE VIEW places AS SELECT 'x' AS place"""
+        )
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        prepare(POLICY, database)
+    timer.join()
+    assert entries() == []
+
+
 # ---- processes that die, and processes that meet
 
 # A process that imports all and then forks. One fork prepares, and kills itself at a step or after some milliseconds;
@@ -312,6 +330,7 @@ sys.exit(ended)
 
 TOGETHER = """
 import sys
+import threading
 from pathlib import Path
 from dpsql.vault import snapshot as snapshots
 from tests.vault.test_vault_folder import POLICY

@@ -153,11 +153,31 @@ def test_views_are_evaluated_once_and_columns_may_be_called_rowid() -> None:
     ) == [(10, 70)]
 
 
+def test_a_view_may_use_the_name_of_the_row_number() -> None:
+    source = 'CREATE VIEW v AS SELECT i AS "$row", i % 3 AS "$ROW$" FROM range(9) r(i)'
+    made = Made(policy(table("v", ["$row"], "$ROW$")), source)
+    assert made.rows("v", '"$row"') == [(i,) for i in range(9)]
+
+
 def test_source_order_is_kept_within_a_chunk_of_rows() -> None:
     made = policy(table("t", ["i"], "u"))
     found = Made(made, "CREATE TABLE t AS SELECT hash(i) % 1000 AS u, i FROM range(300000) r(i)")
     spans = found.sql("SELECT max(i) - min(i) FROM priv.t GROUP BY rowid // 122880")
     assert max(span for (span,) in spans) < 3 * 122880
+
+
+def test_chunks_of_the_source_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: dict[str, list[Row]] = {
+        "customers": [(uid, cid) for uid in range(6) for cid in range(uid, 4)],
+        "orders": [(oid, oid % 7) for oid in range(40)],
+        "items": [(oid % 45, oid % 3) for oid in range(90)],
+    }
+    whole = Made(SHOP, SOURCE, rows)
+    expected = {name: whole.rows(name) for name in rows}
+    assert whole.reports["items"].copies > 0
+    monkeypatch.setattr("dpsql.vault.materialise.CHUNK", 7)
+    chunked = Made(SHOP, SOURCE, rows)
+    assert {name: chunked.rows(name) for name in rows} == expected
 
 
 def test_values_and_references_outside_are_counted_and_kept() -> None:
@@ -206,6 +226,8 @@ def test_the_target_of_a_reference_is_verified_even_where_it_is_no_key() -> None
     source = "CREATE TABLE t(p INTEGER); CREATE TABLE ps AS SELECT unnest([1, 1]) AS p"
     with pytest.raises(PolicyError, match="ps: the key p is not unique"):
         Made(made, source)
+    found = Made(made, "CREATE TABLE t(p INTEGER); CREATE TABLE ps AS SELECT unnest([1, 2]) AS p")
+    assert found.facts["ps"].unique == (frozenset({"p"}),)
 
 
 def test_facts_of_public_tables_tell_their_rows_and_private_ones_do_not() -> None:
