@@ -8,7 +8,6 @@ a calculation then meets no dangerous value even where the engine computes a bra
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from datetime import date
 from fractions import Fraction
@@ -160,11 +159,12 @@ def difference(unit: str, start: Scalar, end: Scalar, span: Span | None) -> Scal
     counted, size = ("day", 7) if unit == "week" else (unit, 1)
 
     def count(one: Interval, other: Interval) -> Interval:
-        whole = minus(*(_image(i, lambda d: ordinal(d, counted)) for i in (other, one)))
+        whole = minus(*(_image(i, lambda d: Fraction(ordinal(d, counted))) for i in (other, one)))
         return truncated_to_zero(monotone(whole, lambda days: days / size))
 
     def exactly(one: Value, other: Value) -> Value:
-        return math.trunc((ordinal(as_date(other), counted) - ordinal(as_date(one), counted)) / size)
+        apart = ordinal(as_date(other), counted) - ordinal(as_date(one), counted)
+        return abs(apart) // size * (1 if apart > 0 else -1)
 
     domain, _ = mapped(exactly, [a.facts, b.facts])
     tree = exp.DateDiff(this=b.tree, expression=a.tree, unit=exp.Var(this=unit.upper()))

@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.compile.guards import as_moment
 from dpsql.compile.ir import Facts, Scalar, Value
 from dpsql.compile.literals import cast, date_of, decimal_of, is_literal, literal, null, timestamp_of, try_cast
-from dpsql.compile.ranges import Interval, facts_of, finite, floating, held, known, magnitude, step_of
+from dpsql.compile.ranges import Interval, bound_of, facts_of, finite, floating, held, known, magnitude, step_of
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind, SqlType
 
@@ -66,14 +66,11 @@ def constant(scalar: Scalar) -> Value | None:
 
 def constant_of(value: Value, type_: SqlType, span: Span | None = None) -> Scalar:
     """A literal as an expression."""
-    bounds = Interval()
-    if type_.kind not in (Kind.BOOLEAN, Kind.VARCHAR):
-        bound = value if isinstance(value, date) else Fraction(value)
-        bounds = Interval(bound, bound)
-    tree = literal(value, type_)
+    bound = None if type_.kind in (Kind.BOOLEAN, Kind.VARCHAR) else bound_of(value)
     if type_.kind is Kind.DECIMAL:
-        value = decimal_of(Fraction(value), type_.scale)  # type: ignore[arg-type]
-    return Scalar(tree, facts_of(type_, bounds, bounds, domain=(value,), nullable=False), span)
+        assert isinstance(bound, Fraction)
+        value = decimal_of(bound, type_.scale)
+    return Scalar(literal(value, type_), Facts(type_, bound, bound, (value,), nullable=False), span)
 
 
 def settled(tree: exp.Expr, facts: Facts, arguments: Sequence[Scalar], span: Span | None = None) -> Scalar:

@@ -10,7 +10,6 @@ import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
 
 from sqlglot import exp
 
@@ -21,13 +20,13 @@ INT64 = (-(2**63), 2**63 - 1)
 INT128 = (-(2**127) + 1, 2**127 - 1)
 """HUGEINT without its least value, so that a negation or an absolute value always has room."""
 
-_TYPE_NAMES = {
-    Kind.BOOLEAN: "BOOLEAN",
-    Kind.INTEGER: "BIGINT",
-    Kind.DOUBLE: "DOUBLE",
-    Kind.VARCHAR: "TEXT",  # how sqlglot spells DuckDB's VARCHAR
-    Kind.DATE: "DATE",
-    Kind.TIMESTAMP: "TIMESTAMP",
+_NAMES = {
+    Kind.BOOLEAN: exp.DType.BOOLEAN,
+    Kind.INTEGER: exp.DType.BIGINT,
+    Kind.DOUBLE: exp.DType.DOUBLE,
+    Kind.VARCHAR: exp.DType.TEXT,  # as sqlglot reads DuckDB's VARCHAR
+    Kind.DATE: exp.DType.DATE,
+    Kind.TIMESTAMP: exp.DType.TIMESTAMPNTZ,
 }
 
 _DATE = r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})"
@@ -40,16 +39,12 @@ _NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 def data_type(target: SqlType | str) -> exp.DataType:
     """The tree of a type; "HUGEINT" is the one type that no SqlType names (an INTEGER beyond 64 bits)."""
-    if not isinstance(target, SqlType):
-        return _built("INT128").copy()
-    decimal = target.kind is Kind.DECIMAL
-    return _built(f"DECIMAL({target.width}, {target.scale})" if decimal else _TYPE_NAMES[target.kind]).copy()
-
-
-@cache
-def _built(name: str) -> exp.DataType:
-    """Parsed once: a statement has dozens of casts."""
-    return exp.DataType.build(name, dialect="duckdb")
+    if isinstance(target, str):
+        return exp.DataType(this=exp.DType.INT128, nested=False)
+    if target.kind is not Kind.DECIMAL:
+        return exp.DataType(this=_NAMES[target.kind], nested=False)
+    sizes = [exp.DataTypeParam(this=exp.Literal.number(str(n))) for n in (target.width, target.scale)]
+    return exp.DataType(this=exp.DType.DECIMAL, expressions=sizes, nested=False)
 
 
 def cast(tree: exp.Expr, target: SqlType | str) -> exp.Cast:

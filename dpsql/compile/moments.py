@@ -61,15 +61,13 @@ def truncated(value: date, unit: str) -> datetime:
             return moment.replace(microsecond=0)
 
 
-def ordinal(value: date, unit: str) -> Fraction:
+def ordinal(value: date, unit: str) -> int:
     """How many of the unit have begun since a fixed day: differences of it are what date_diff counts."""
     moment = as_moment(value)
-    months = moment.year * 12 + moment.month - 1
     if unit in MONTHS:
-        return Fraction(months // MONTHS[unit])
-    days = moment.toordinal()
-    seconds = days * 86_400 + moment.hour * 3_600 + moment.minute * 60 + moment.second
-    return Fraction(seconds // SECONDS[unit])
+        return (moment.year * 12 + moment.month - 1) // MONTHS[unit]
+    seconds = moment.toordinal() * 86_400 + moment.hour * 3_600 + moment.minute * 60 + moment.second
+    return seconds // SECONDS[unit]
 
 
 def shifted(value: date, months: int, seconds: int) -> datetime | None:

@@ -111,7 +111,7 @@ def _compared(scope: Scope, kind: type, left: exp.Expr, right: exp.Expr, maybe: 
     flag = facts.type.kind is Kind.BOOLEAN
     if is_null(other) or (maybe and other.facts.nullable) or (flag and other.facts.type.kind is not Kind.BOOLEAN):
         return scope
-    _, (_, other) = unify([Scalar(column, facts), other], "a comparison")
+    _, (_, other) = unify([_stand_in(column, facts), other], "a comparison")
     if facts.type.kind in (Kind.BOOLEAN, Kind.VARCHAR) and kind not in (exp.EQ, exp.NEQ):
         return scope
     values = _few(other.facts)
@@ -173,7 +173,7 @@ def _in(scope: Scope, node: exp.In, want: bool, maybe: bool, lower: Lower) -> Sc
         domain = finite(facts)
         gone = {value_as(v, facts.type) for v in map(constant, members) if v is not None}
         return scope if domain is None else _set(scope, column, Interval(), tuple(v for v in domain if v not in gone))
-    _, (_, *typed) = unify([Scalar(column, facts), *members], "IN")
+    _, (_, *typed) = unify([_stand_in(column, facts), *members], "IN")
     some = [m for m in typed if m.facts.domain != ()]
     if any(_rough(facts, m.facts) for m in some):
         return scope
@@ -185,6 +185,11 @@ def _in(scope: Scope, node: exp.In, want: bool, maybe: bool, lower: Lower) -> Sc
         chosen = tuple(sorted({v for v in same if v is not None}))
     lo, hi = (_as_end(e, facts, False, 0) for e in (ends.lo, ends.hi))
     return _set(scope, column, Interval(lo, hi), chosen)
+
+
+def _stand_in(column: exp.Expr, facts: Facts) -> Scalar:
+    """The column, to find out what the other side becomes beside it: its values would be converted for nothing."""
+    return Scalar(column, Facts(facts.type, nullable=False))
 
 
 def _few(facts: Facts) -> tuple[Value, ...] | None:

@@ -66,7 +66,7 @@ def rounded(a: Scalar, places: int, span: Span | None) -> Scalar:
     unit = Fraction(10) ** -places
     if kind is Kind.DOUBLE:
         first, second = (_near(i, unit) for i in (known(a.facts), held(a.facts)))
-        tree = exp.Round(this=a.tree, decimals=_places(places))
+        tree = _round(a.tree, places)
         return Scalar(tree, facts_of(DOUBLE, first, second, nullable=a.facts.nullable, step=unit), span)
     if places >= scale:
         return a
@@ -77,7 +77,7 @@ def rounded(a: Scalar, places: int, span: Span | None) -> Scalar:
     if digits(ends[1], type_.scale) > (type_.width or MAX_DIGITS) or _half_away(unit / 2, unit) > 10**MAX_DIGITS:
         return rounded(convert(a, DOUBLE), places, span)
     a = roomy(a, ends[1])
-    tree = exp.Round(this=a.tree, decimals=_places(places))
+    tree = _round(a.tree, places)
     return unary(tree, a, type_, ends, lambda x: _half_away(x, unit), span)
 
 
@@ -119,5 +119,9 @@ def _half_away(value: Fraction, unit: Fraction) -> Fraction:
     return whole if value >= 0 else -whole
 
 
-def _places(places: int) -> exp.Expr:
-    return exp.Neg(this=exp.Literal.number(str(-places))) if places < 0 else exp.Literal.number(str(places))
+def _round(tree: exp.Expr, places: int) -> exp.Expr:
+    """ROUND; without places where there are none, which DuckDB does twice as fast."""
+    if places == 0:
+        return exp.Round(this=tree)
+    number = exp.Literal.number(str(abs(places)))
+    return exp.Round(this=tree, decimals=exp.Neg(this=number) if places < 0 else number)

@@ -16,7 +16,7 @@ from sqlglot import exp
 from dpsql.compile.arithmetic import product_type, sum_type
 from dpsql.compile.functions import _NODES, NAMES
 from dpsql.compile.ir import Facts, Scalar, Scope, Value
-from dpsql.compile.ranges import Interval, held, remainder, times
+from dpsql.compile.ranges import Interval, floating, held, remainder, times
 from dpsql.compile.scalars import _RULES, finite, literal, lower_scalar, narrow
 from dpsql.errors import Error
 from dpsql.policy.facts import Kind, SqlType
@@ -73,6 +73,7 @@ def facts_where(predicate: str, name: str) -> Facts:
         ("i + 1", "CAST(t.i AS INT128) + CAST(1 AS INT128)"),
         ("i * i * i", "CAST(CAST(t.i AS INT128) * CAST(t.i AS INT128) AS DOUBLE) * CAST(t.i AS DOUBLE)"),
         ("-i", "-CAST(t.i AS INT128)"),
+        ("round(i, -1)", "ROUND(CAST(t.i AS INT128), -1)"),
         ("i // 10", "t.i // CAST(10 AS BIGINT)"),
         ("i // k", "t.i // NULLIF(t.k, CAST(0 AS BIGINT))"),
         ("i // i", "CAST(t.i AS INT128) // NULLIF(CAST(t.i AS INT128), CAST(0 AS BIGINT))"),
@@ -147,6 +148,8 @@ def test_types_of_decimal_operators_are_the_engine_s() -> None:
         ("y * y", 0, 10000, True),
         ("x * 0", None, None, True),
         ("CAST(x AS BIGINT)", None, None, True),
+        ("CASE WHEN i > k THEN 0 ELSE i END", None, None, True),  # k may be NULL, and i anything then
+        ("CASE WHEN i > 10 THEN 0 ELSE i END", None, 10, True),
         ("length(s)", 0, None, True),
         ("id IS NULL", None, None, False),
         ("nullif(id, 0)", None, None, True),
@@ -234,6 +237,7 @@ def test_narrowing(predicate: str, name: str, lo: object, hi: object) -> None:
         ("s = 'a' OR s = 'b'", "s", ("a", "b"), False),
         ("i + k > 5", "k", None, False),
         ("k NOT BETWEEN i AND 5", "i", None, True),
+        ("k NOT BETWEEN i AND 5", "k", None, False),
         ("coalesce(k, 0) > 5", "k", None, True),
         ("id = 1", "k", None, True),
     ],
@@ -287,6 +291,7 @@ def test_other_facts_survive_replacement() -> None:
         ("replace(s, region, 'x')", "DP231", "literal"),
         ("date_part('era', d)", "DP231", "era"),
         ("date_trunc('decade', d)", "DP231", "decade"),
+        ("left(s, least(i, 5))", "DP231", "bounds"),
         ("d + INTERVAL '1 day 2 hours'", "DP231", "INTERVAL"),
         ("d + INTERVAL (k) DAY", "DP231", "INTERVAL"),
         ("d + INTERVAL 200000 YEAR", "DP231", "INTERVAL"),
@@ -372,6 +377,31 @@ def test_literals_read_back(value: Value, type_: SqlType, text: str) -> None:
 
 def test_names_are_for_completion() -> None:
     assert {"upper", "date_trunc", "greatest", "coalesce", "isfinite", "cast"} <= set(NAMES)
+
+
+def test_a_double_is_enclosed() -> None:
+    """Bounds of a DOUBLE are doubles, on the outer side of what is computed exactly."""
+    third = floating(Interval(Fraction(1, 3), Fraction(1, 3)))
+    assert third.lo < Fraction(1, 3) < third.hi  # type: ignore[operator]
+    assert all(Fraction(float(end)) == end for end in (third.lo, third.hi))  # type: ignore[arg-type]
+    assert floating(Interval(Fraction(0), Fraction(100))) == Interval(Fraction(0), Fraction(100))
+    assert floating(Interval(Fraction(0), Fraction(10) ** 400)) == Interval()
+    assert floating(Interval(Fraction(0), Fraction(1)), Interval(None, Fraction(1))) == Interval()
+
+
+def test_comparisons_through_a_double_are_read_loosely() -> None:
+    """2^53 + 1 is 2^53 as a DOUBLE, so `i <= 2^53` holds for it."""
+    hi = facts_where("i <= 9007199254740992.0e0", "i").hi
+    assert isinstance(hi, Fraction)
+    assert hi >= 2**53 + 1
+
+
+def test_a_bound_of_a_double_at_the_end_of_an_integer_proves_nothing() -> None:
+    """2^63 - 1 is no DOUBLE: a column that is clamped to it holds 2^63."""
+    scope = {("t", "x"): Facts(DOUBLE, Fraction(0), Fraction(2**63 - 1))}
+    assert lower_scalar(bound("CAST(x AS BIGINT)"), scope).tree.sql(dialect="duckdb").startswith("TRY_CAST")
+    scope = {("t", "x"): Facts(DOUBLE, Fraction(0), Fraction(2**60))}
+    assert lower_scalar(bound("CAST(x AS BIGINT)"), scope).tree.sql(dialect="duckdb").startswith("CAST")
 
 
 def test_interval_arithmetic() -> None:
