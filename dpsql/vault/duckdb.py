@@ -20,6 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from dpsql.vault.engine import EngineFailure
+from dpsql.vault.interrupts import is_interrupt
 
 MEMORY_LIMIT = "4GiB"
 """Fixed, so that running out of memory does not depend on the machine's load."""
@@ -136,13 +137,6 @@ class DuckDBOuterEngine(DuckDBEngine):
     def bind(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> None:
         """Raises EngineFailure where names or types do not fit; runs nothing."""
         self._run(sql, tables or {}, execute=False)
-
-
-def is_interrupt(error: BaseException) -> bool:
-    """Whether this is how DuckDB reports an interrupt: its own, or a signal to the process (Ctrl-C)."""
-    return isinstance(error, duckdb.InterruptException) or (
-        type(error) is RuntimeError and str(error) == "Query interrupted"
-    )
 
 
 def _settings(spill: Path, threads: int, memory_limit: str) -> list[tuple[str, str]]:

@@ -30,7 +30,7 @@ import duckdb
 from dpsql.errors import Error, refusal
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Policy
-from dpsql.vault.duckdb import is_interrupt
+from dpsql.vault.interrupts import is_interrupt
 from dpsql.vault.materialise import PRIVATE, PUBLIC, Progress, make_tables
 from dpsql.vault.record import Record, load_record, load_report, save
 from dpsql.vault.report import Report
