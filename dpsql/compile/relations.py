@@ -14,6 +14,8 @@ from dpsql.compile.trees import column, derived, wrapped
 
 PRIVATE_CATALOG = "priv"
 UNIT, RANK = "$unit", "$rank"
+UNITS, IDENTITY = "$units", "id"
+"""The table of units: the number that the tables hold, and what stands for the unit whoever else is there."""
 
 
 def select_from(relation: Relation, items: list[exp.Expr]) -> exp.Select:

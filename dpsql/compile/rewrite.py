@@ -25,7 +25,7 @@ from dpsql.compile import steps
 from dpsql.compile.errorbars import ErrorBars, add_error_bars
 from dpsql.compile.gate import SealedSql, seal
 from dpsql.compile.plan import PrivatePlan, ReleasePlan, scans
-from dpsql.compile.relations import PRIVATE_CATALOG, select_from
+from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.trees import column, derived
 
@@ -69,6 +69,8 @@ def _tables(release: ReleasePlan) -> frozenset[str]:
     keys = release.release.public_keys
     if keys is not None:
         names |= {f"{t.db}.{t.name}" for t in keys.tree.find_all(exp.Table)}
+    if is_salted(release):
+        names.add(f"{PRIVATE_CATALOG}.{UNITS}")
     return frozenset(names)
 
 

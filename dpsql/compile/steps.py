@@ -15,7 +15,7 @@ from sqlglot import exp
 from dpsql.compile.grid import BIGINT, to_grid, to_integer
 from dpsql.compile.literals import cast, literal
 from dpsql.compile.plan import SUBGRID, ReleasePlan, Slot, SlotKind
-from dpsql.compile.relations import RANK, unit
+from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, RANK, UNIT, UNITS, unit
 from dpsql.compile.trees import column, wrapped
 
 _VALUES = (SlotKind.SUM, SlotKind.MEAN)
@@ -154,10 +154,11 @@ def limited(plan: ReleasePlan, source: str) -> exp.Select:
 
 
 def chosen(groups: int, names: Sequence[str], salt: int, source: str) -> exp.Select:
-    """At most g keys of each unit: those of least hash(hash(unit, key, salt)), ties broken by the key. The unit is in
-    the hash, so units choose independently; hashed twice, since one `hash` is biased, or alike for all salts."""
+    """At most g keys of each unit: those of least hash(hash(unit, key, salt)), ties broken by the key. The unit's identity
+    is in the hash, so units choose independently, and as they would without each other (its number in the tables would
+    change with them); hashed twice, since one `hash` is biased, or alike for all salts."""
     keys = [column(source, n) for n in names]
-    inner = exp.Anonymous(this="HASH", expressions=[column(source, "u"), *keys, literal(salt, BIGINT)])
+    inner = exp.Anonymous(this="HASH", expressions=[column(UNITS, IDENTITY), *keys, literal(salt, BIGINT)])
     order = [exp.Anonymous(this="HASH", expressions=[inner]), *(k.copy() for k in keys)]
     position = exp.Window(
         this=exp.RowNumber(),
@@ -165,8 +166,17 @@ def chosen(groups: int, names: Sequence[str], salt: int, source: str) -> exp.Sel
         order=exp.Order(expressions=[exp.Ordered(this=o, desc=False, nulls_first=False) for o in order]),
         over="OVER",
     )
-    within = exp.LTE(this=position, expression=exp.Literal.number(groups))
-    return exp.select(exp.Star()).from_(named(source)).qualify(within)
+    units = exp.Table(
+        this=exp.to_identifier(UNITS, quoted=True),
+        db=exp.to_identifier(PRIVATE_CATALOG),
+        alias=exp.TableAlias(this=exp.to_identifier(UNITS, quoted=True)),
+    )
+    return (
+        exp.select(exp.Column(this=exp.Star(), table=exp.to_identifier(source, quoted=True)))
+        .from_(named(source))
+        .join(units, on=exp.EQ(this=column(UNITS, UNIT), expression=column(source, "u")), join_type="INNER")
+        .qualify(exp.LTE(this=position, expression=exp.Literal.number(groups)))
+    )
 
 
 def _figures(i: int, slot: Slot, source: str, *, per_unit: bool) -> list[exp.Expr]:

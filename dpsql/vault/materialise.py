@@ -1,14 +1,17 @@
 """Makes the tables of a snapshot: who owns a row, its rank, its clamped values; and checks the public tables.
 
 Promise: what one unit's rows become is a function of that unit's rows in the source, the public tables, the policy
-and the salt alone. Remove a unit from the source and its rows leave the snapshot; no other value changes, surrogate
-and rank included, whatever the number of threads, the order of the source or the optimizer.
+and the salt alone. Remove a unit from the source and its rows leave the snapshot; no other value or rank changes,
+whatever the number of threads, the order of the source or the optimizer.
 
 Ownership. A row belongs to the unit in its own column, or to every unit that its foreign-key path reaches: a parent's
 key that stands under several units gives each of them a copy of the child. A row that reaches none is dropped. (A rule
-that looked at how many units a key has could let one unit blank the rows of another.) The surrogate "$unit" is 63 bits
-of MD5 keyed by the salt of the unit's value: it stands for that value alone, where a running number would change when
-another unit leaves. That it merges no two units is checked; n units fail that check with probability n^2 / 2^64.
+that looked at how many units a key has could let one unit blank the rows of another.) A unit's *identity* is 63 bits of
+MD5, keyed by the salt, of the unit's value: it stands for that value alone. That it merges no two units is checked; n
+units fail that check with probability n^2 / 2^64. The surrogate "$unit" in the tables is the place of the identity among
+all identities: small numbers, which join and group a third faster. A place changes when another unit leaves, so it may be
+compared for equality and for nothing else; what is chosen by chance within a unit goes by the identity, which the table
+"$units" keeps.
 
 Keys. For each (unit, key) the row of lowest rank is kept; a NULL in a key counts as a value. This looks at one unit's
 rows only: refusing the data because one unit repeats a key would tell an exact bit about that unit.
@@ -171,8 +174,8 @@ class _Maker:
         kept = self._number(f"SELECT count(*) FROM {ranked}")
         last = self._number(f"SELECT coalesce(max(rid), -1) FROM {ranked}")
         stored = ", ".join(r.stored for r in one.columns.values())
-        copied = f"INSERT INTO {target} SELECT {stored}, n.unit, n.rank FROM {one.relation} AS s"
-        copied += f" JOIN {ranked} AS n ON {one.number} = n.rid WHERE"
+        copied = f"INSERT INTO {target} SELECT {stored}, d.place, n.rank FROM {one.relation} AS s"
+        copied += f" JOIN {ranked} AS n ON {one.number} = n.rid JOIN {self._all_units()} AS d ON n.unit = d.unit WHERE"
         if one.table.clustered:  # surrogates are spread evenly, so equal parts of their range are equal shares
             parts = -(-kept // CHUNK)
             for part in range(parts):
@@ -199,18 +202,22 @@ class _Maker:
         return f"{one.relation} AS s JOIN {keys} AS p ON {on}", shared
 
     def _all_units(self) -> str:
-        """A temporary table of every unit in a column of its own (k0) with its surrogate."""
+        """A temporary table of every unit in a column of its own (k0) with its identity and its surrogate."""
         if not self._units:
             self._units = next(self._names)
             columns = " UNION ALL ".join(
                 f"SELECT {f.unit[0]} AS v FROM {f.relation} AS s" for f in self.found.values() if f.unit is not None
             )
             self._run(
-                f"{self._create} {self._units} AS SELECT v AS k0, {surrogate('v', self._salt)} AS unit"
-                f" FROM (SELECT DISTINCT v FROM ({columns}) WHERE v IS NOT NULL)"
+                f"{self._create} {self._units} AS SELECT *, row_number() OVER (ORDER BY unit) AS place"
+                f" FROM (SELECT v AS k0, {surrogate('v', self._salt)} AS unit"
+                f" FROM (SELECT DISTINCT v FROM ({columns}) WHERE v IS NOT NULL))"
             )
             if self._number(f"SELECT count(*) - count(DISTINCT unit) FROM {self._units}"):
                 raise Merged
+            self._run(
+                f'CREATE TABLE {PRIVATE}."$units" AS SELECT place AS "$unit", unit AS id FROM {self._units} ORDER BY place'
+            )
         return self._units
 
     def _keep_keys(self, one: Found, owned: str) -> None:
