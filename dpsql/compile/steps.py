@@ -12,11 +12,13 @@ from typing import assert_never
 
 from sqlglot import exp
 
-from dpsql.compile.grid import BIGINT, to_grid, to_integer
+from dpsql.compile.grid import BIGINT, DOUBLE, to_grid, to_integer
+from dpsql.compile.ir import Scalar
 from dpsql.compile.literals import cast, literal
 from dpsql.compile.plan import SUBGRID, ReleasePlan, Slot, SlotKind
-from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, RANK, UNIT, UNITS, unit
+from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, UNIT, UNITS, rank, unit
 from dpsql.compile.trees import column, wrapped
+from dpsql.policy.facts import Kind
 
 _VALUES = (SlotKind.SUM, SlotKind.MEAN)
 
@@ -48,7 +50,7 @@ def named(step: str) -> exp.Table:
 def row_items(plan: ReleasePlan) -> list[exp.Expr]:
     """What a row gives: unit and rank where a later step needs them, keys, predicates, values on their grid."""
     relation = plan.release.input
-    items = [_as(k.scalar.tree.copy(), k.name) for k in plan.release.keys]
+    items = [_as(_key(k.scalar) if plan.keys is None else k.scalar.tree.copy(), k.name) for k in plan.release.keys]
     for i, slot in enumerate(plan.slots, 1):
         if slot.kind in _VALUES:
             assert slot.argument is not None
@@ -60,8 +62,19 @@ def row_items(plan: ReleasePlan) -> list[exp.Expr]:
     if _needs_unit(plan):
         items.append(_as(unit(relation), "u"))
     if plan.limits.late:
-        items.append(_as(column(plan.release.driving, RANK), "rank"))
+        items.append(_as(rank(relation, plan.release.driving), "rank"))
     return items or [_as(exp.true(), "row")]  # COUNT(*) alone needs no column
+
+
+def _key(key: Scalar) -> exp.Expr:
+    """A key whose own values are shown. Zeros of both signs are one group, and so are all NaN: which of them stands for
+    the group must not be for its first row to say."""
+    if key.facts.type.kind is not Kind.DOUBLE:
+        return key.tree.copy()
+    x = wrapped(key.tree)
+    zero = exp.EQ(this=x.copy(), expression=literal(0.0, DOUBLE))
+    not_a_number = cast(exp.Literal.string("nan"), DOUBLE)
+    return _case([(zero, literal(0.0, DOUBLE)), (exp.IsNan(this=x.copy()), not_a_number)], x.copy())
 
 
 def row_names(plan: ReleasePlan) -> list[str]:
@@ -154,9 +167,11 @@ def limited(plan: ReleasePlan, source: str) -> exp.Select:
 
 
 def chosen(groups: int, names: Sequence[str], salt: int, source: str) -> exp.Select:
-    """At most g keys of each unit: those of least hash(hash(unit, key, salt)), ties broken by the key. The unit's identity
-    is in the hash, so units choose independently, and as they would without each other (its number in the tables would
-    change with them); hashed twice, since one `hash` is biased, or alike for all salts."""
+    """At most g keys of each unit: those of least hash(hash(unit, key, salt)), ties broken by the key.
+
+    The unit's identity is in the hash, so units choose independently, and as they would without each other (its number
+    in the tables would change with them); hashed twice, since one `hash` is biased, or alike for all salts.
+    """
     keys = [column(source, n) for n in names]
     inner = exp.Anonymous(this="HASH", expressions=[column(UNITS, IDENTITY), *keys, literal(salt, BIGINT)])
     order = [exp.Anonymous(this="HASH", expressions=[inner]), *(k.copy() for k in keys)]

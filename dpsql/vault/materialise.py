@@ -6,13 +6,12 @@ whatever the number of threads, the order of the source or the optimizer.
 
 Ownership. A row belongs to the unit in its own column, or to every unit that its foreign-key path reaches: a parent's
 key that stands under several units gives each of them a copy of the child. A row that reaches none is dropped. (A rule
-that looked at how many units a key has could let one unit blank the rows of another.) A unit's *identity* is 63 bits of
-MD5, keyed by the salt, of the unit's value: it stands for that value alone. That it merges no two units is checked; n
-units fail that check with probability n^2 / 2^64. The surrogate "$unit" in the tables is the place of the identity among
-all identities: small numbers, which join and group a third faster. A place changes when another unit leaves, so it may be
-compared for equality and for nothing else; what is chosen by chance within a unit goes by the identity, which the table
-"$units" keeps.
-
+that looked at how many units a key has could let one unit blank the rows of another.) A unit's *identity* is 63 bits
+of MD5, keyed by the salt, of the unit's value: it stands for that value alone. That it merges no two units is checked;
+n units fail that check with probability n^2 / 2^64. The surrogate "$unit" in the tables is the place of the identity
+among all identities: small numbers, which join and group a third faster. A place changes when another unit leaves, so
+it may be compared for equality and for nothing else; what is chosen by chance within a unit goes by the identity,
+which the table "$units" keeps.
 Keys. For each (unit, key) the row of lowest rank is kept; a NULL in a key counts as a value. This looks at one unit's
 rows only: refusing the data because one unit repeats a key would tell an exact bit about that unit.
 
@@ -56,8 +55,8 @@ def make_tables(
     progress: Progress,
     scratch: str = "temp",
 ) -> tuple[dict[str, TableFacts], tuple[TableReport, ...]]:
-    """Fills both catalogs. `found` has parents first. scratch: the catalog for tables on the way. Raises PolicyError (DP302) where a public table breaks a claim,
-    `Merged`, and whatever the engine raises."""
+    """Fills both catalogs. `found` has parents first. scratch: the catalog for tables on the way. Raises PolicyError
+    (DP302) where a public table breaks a claim, `Merged`, and whatever the engine raises."""
     maker = _Maker(connection, found, salt, scratch)
     order = sorted(found, key=lambda name: not found[name].table.public)  # public first; else parents stay first
     reports: dict[str, TableReport] = {}
@@ -215,9 +214,8 @@ class _Maker:
             )
             if self._number(f"SELECT count(*) - count(DISTINCT unit) FROM {self._units}"):
                 raise Merged
-            self._run(
-                f'CREATE TABLE {PRIVATE}."$units" AS SELECT place AS "$unit", unit AS id FROM {self._units} ORDER BY place'
-            )
+            kept = f'SELECT place AS "$unit", unit AS id FROM {self._units} ORDER BY place'
+            self._run(f'CREATE TABLE {PRIVATE}."$units" AS {kept}')
         return self._units
 
     def _keep_keys(self, one: Found, owned: str) -> None:

@@ -328,6 +328,16 @@ class Violation(AssertionError):
     """The property does not hold."""
 
 
+def _identified(catalog: str, name: str) -> str:
+    """The rows of a table with their units' identities in the place of their numbers."""
+    columns = ", ".join(f"t.{c}" for c in TABLES[name].columns)
+    if name == "readings":
+        return f'SELECT {columns}, 1::BIGINT AS "$unit", t."$rank" FROM {catalog}.{name} AS t'
+    units = f'{catalog}."$units" AS u USING ("$unit")'
+    return f'SELECT {columns}, u.id AS "$unit", t."$rank" FROM {catalog}.{name} AS t JOIN {units}'
+
+
+
 class Difference:
     """Two snapshots and, as a third, the rows that only the larger one has: those of the removed unit.
 
@@ -343,19 +353,22 @@ class Difference:
         run("ATTACH ':memory:' AS priv")
         owners: set[int] = set()
         for name, table in TABLES.items():
-            # Rows that are units themselves are numbered where they stand; nothing reads that number.
-            marks = '"$unit", "$rank"' if name != "readings" else '1::BIGINT AS "$unit", "$rank"'
-            columns = f"{', '.join(table.columns)}, {marks}"
-            gone = f"SELECT {columns} FROM big.{name} EXCEPT ALL SELECT {columns} FROM small.{name}"
-            come = f"SELECT {columns} FROM small.{name} EXCEPT ALL SELECT {columns} FROM big.{name}"
-            run(f"CREATE TABLE priv.{name} AS {gone}")
+            # Units are compared by identity: their numbers are places among all units. Rows that are units themselves
+            # are numbered where they stand; nothing reads that number.
+            gone = f"{_identified('big', name)} EXCEPT ALL {_identified('small', name)}"
+            come = f"{_identified('small', name)} EXCEPT ALL {_identified('big', name)}"
+            number = "" if name == "readings" else 'JOIN big."$units" AS u ON u.id = g."$unit"'
+            shown = "g.*" if name == "readings" else 'g.* REPLACE (u."$unit" AS "$unit")'
+            run(f"CREATE TABLE priv.{name} AS SELECT {shown} FROM ({gone}) AS g {number}")
             if run(f"SELECT count(*) FROM ({come})").fetchall()[0][0]:
                 raise Violation(f"(i) removing {removed} changed rows of other units in {name}")
             if name != "readings":
                 owners |= {u for (u,) in run(f'SELECT DISTINCT "$unit" FROM priv.{name}').fetchall()}
-                left = run(f'SELECT count(*) FROM small.{name} WHERE "$unit" IN (FROM priv.{name} SELECT "$unit")')
-                if left.fetchall()[0][0]:
+                gone_ids = f'SELECT u.id FROM priv.{name} JOIN big."$units" AS u USING ("$unit")'
+                kept = f'FROM small.{name} JOIN small."$units" AS u USING ("$unit") WHERE u.id IN ({gone_ids})'
+                if run(f"SELECT count(*) {kept}").fetchall()[0][0]:
                     raise Violation(f"(i) rows of {removed} stay in {name}")
+        run('CREATE TABLE priv."$units" AS FROM big."$units"')
         lost = run("SELECT count(*) FROM priv.readings").fetchall()[0][0]
         expected = (0, 1) if removed.reading is not None else (0 if removed.unit == "NULL" else 1, 0)
         if len(owners) > expected[0] or lost > expected[1]:
