@@ -18,25 +18,25 @@ UNITS, IDENTITY = "$units", "id"
 """The table of units: the number that the tables hold, and what stands for the unit whoever else is there."""
 
 
-def select_from(relation: Relation, items: list[exp.Expr]) -> exp.Select:
-    """SELECT items FROM relation."""
+def select_from(relation: Relation, items: list[exp.Expr], ranked: str | None = None) -> exp.Select:
+    """SELECT items FROM relation. ranked: the scan whose ranks derived tables hand on."""
     select = exp.select(*items)
     predicates: list[exp.Expr] = []
-    select = _from(select, relation, predicates)
+    select = _from(select, relation, predicates, ranked)
     return select.where(*(wrapped(p) for p in predicates)) if predicates else select
 
 
-def _from(select: exp.Select, relation: Relation, predicates: list[exp.Expr]) -> exp.Select:
+def _from(select: exp.Select, relation: Relation, predicates: list[exp.Expr], ranked: str | None) -> exp.Select:
     """Add a relation to FROM and what it filters to `predicates`."""
     match relation:
         case Scan() | Project():
-            return select.from_(_item(relation, predicates))
+            return select.from_(_item(relation, predicates, ranked))
         case Filter(input=source, predicate=predicate):
-            select = _from(select, source, predicates)
+            select = _from(select, source, predicates, ranked)
             predicates.append(predicate.tree.copy())
             return select
         case Join(kind=kind, left=left, right=right, on=on):
-            select = _from(select, left, predicates)
+            select = _from(select, left, predicates, ranked)
             condition = on.tree.copy()
             if is_private(left) and is_private(right):
                 # Ownership never rests on what the analyst wrote: a joined row has one owner because of this line.
@@ -44,17 +44,20 @@ def _from(select: exp.Select, relation: Relation, predicates: list[exp.Expr]) ->
                 condition = owners if condition == exp.true() else exp.and_(wrapped(condition), owners)
             assert isinstance(right, Scan | Project)
             return select.join(
-                _item(right, predicates), on=condition, join_type="LEFT" if kind is JoinKind.LEFT else "INNER"
+                _item(right, predicates, ranked), on=condition, join_type="LEFT" if kind is JoinKind.LEFT else "INNER"
             )
         case _:
             assert_never(relation)
 
 
-def _item(relation: Scan | Project, predicates: list[exp.Expr]) -> exp.Expr:
+def _item(relation: Scan | Project, predicates: list[exp.Expr], ranked: str | None) -> exp.Expr:
     if isinstance(relation, Project):
         items = [exp.alias_(s.tree.copy(), name, quoted=True) for name, s in relation.items]
-        owner = exp.alias_(unit(relation.input), UNIT, quoted=True)
-        return derived(select_from(relation.input, [*items, owner]), relation.alias)
+        items.append(exp.alias_(unit(relation.input), UNIT, quoted=True))
+        if any(s.alias == ranked for s in scans(relation)):
+            assert ranked is not None
+            items.append(exp.alias_(rank(relation.input, ranked), RANK, quoted=True))
+        return derived(select_from(relation.input, items, ranked), relation.alias)
     if relation.limit is not None:
         limit = exp.Literal.number(relation.limit)
         predicates.append(exp.LTE(this=column(relation.alias, RANK), expression=limit))
@@ -79,5 +82,18 @@ def unit(relation: Relation) -> exp.Column:
             return unit(source)
         case Join(left=left, right=right):
             return unit(left) if is_private(left) else unit(right)
+        case _:
+            assert_never(relation)
+
+
+def rank(relation: Relation, driving: str) -> exp.Column:
+    """The column that holds a row's place among its unit's rows of the driving scan."""
+    match relation:
+        case Scan(alias=alias) | Project(alias=alias):
+            return column(alias, RANK)
+        case Filter(input=source):
+            return rank(source, driving)
+        case Join(left=left, right=right):
+            return rank(left if any(s.alias == driving for s in scans(left)) else right, driving)
         case _:
             assert_never(relation)

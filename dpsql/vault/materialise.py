@@ -12,6 +12,7 @@ n units fail that check with probability n^2 / 2^64. The surrogate "$unit" in th
 among all identities: small numbers, which join and group a third faster. A place changes when another unit leaves, so
 it may be compared for equality and for nothing else; what is chosen by chance within a unit goes by the identity,
 which the table "$units" keeps.
+
 Keys. For each (unit, key) the row of lowest rank is kept; a NULL in a key counts as a value. This looks at one unit's
 rows only: refusing the data because one unit repeats a key would tell an exact bit about that unit.
 
