@@ -2,11 +2,9 @@
 
 The count that decides is COUNT(DISTINCT unit) with at most k-hat keys per unit enforced: a threshold on rows would let
 one unit with many rows open a key alone. Let D' be D plus one unit. Keys that other units hold keep their counts up
-to 1,
-which the noise of scale k-hat/epsilon covers. A key that the unit alone holds has count 1 in D' and does not exist in
-D;
-it is shown with probability at most delta/k-hat, and there are at most k-hat such keys, so any of them is shown with
-probability at most delta. Rejected keys are neither drawn for in other slots nor stored.
+to 1, which the noise of scale k-hat/epsilon covers. A key that the unit alone holds has count 1 in D' and does not
+exist in D; it is shown with probability at most delta/k-hat, and there are at most k-hat such keys, so any of them is
+shown with probability at most delta. Rejected keys are neither drawn for in other slots nor stored.
 
 Two laws. *Threshold*: discrete Laplace noise on a count that is released anyway; keep when the noisy count reaches tau.
 *Conditioned*: for keys alone; the same noise conditioned on |X| <= m, keep when n + X > m. The conditioned law is the
@@ -26,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsql.privacy.mechanisms import DiscreteLaplace
+from dpsql.privacy.sampling import bernoulli_exp, system_words
 
 _DIGITS = 60
 
@@ -48,16 +47,39 @@ class Conditioned:
 
     def keep(self, units: NDArray[np.int64]) -> NDArray[np.bool_]:
         """One independent decision per key."""
-        noise = np.zeros(len(units), dtype=np.int64)
-        left = np.arange(len(units))
-        law = DiscreteLaplace(self.scale)
-        while len(left):  # rejection: the law given |X| <= m, exactly
-            drawn = law.sample(len(left)).astype(object)
-            inside = np.abs(drawn) <= self.m
-            noise[left[inside]] = drawn[inside].astype(np.int64)
-            left = left[~inside]
-        kept: NDArray[np.bool_] = units + noise > self.m + self.shift
+        noise = self._narrow(len(units)) if self.m < self.scale else self._wide(len(units))
+        kept: NDArray[np.bool_] = np.asarray(units.astype(object) + noise > self.m + self.shift, dtype=np.bool_)
         return kept
+
+    def _wide(self, n: int) -> NDArray[np.object_]:
+        """The law given |X| <= m, exactly: drawn again until it is. With m >= scale at least 63 % are."""
+        noise = np.zeros(n, dtype=object)
+        left = np.arange(n)
+        law = DiscreteLaplace(self.scale)
+        while len(left):
+            drawn = law.sample(len(left)).astype(object)
+            inside = np.asarray(np.abs(drawn) <= self.m, dtype=np.bool_)
+            noise[left[inside]] = drawn[inside]
+            left = left[~inside]
+        return noise
+
+    def _narrow(self, n: int) -> NDArray[np.object_]:
+        """The same law for m < scale, where next to no unbounded draw would fall inside: x uniform on -m..m, kept with
+        probability q^|x| > 1/e."""
+        words, width = system_words(), 2 * self.m + 1
+        blocks = -(-width.bit_length() // 64)
+        spare = 64 * blocks - width.bit_length()
+        noise = np.zeros(n, dtype=object)
+        for i in range(n):
+            while True:
+                drawn = 0
+                for _ in range(blocks):
+                    drawn = drawn << 64 | words.one()
+                x = (drawn >> spare) - self.m
+                if x <= self.m and bernoulli_exp(abs(x) / self.scale, words):
+                    noise[i] = x
+                    break
+        return noise
 
 
 def threshold(epsilon: Fraction, delta: Fraction, touched: int, min_units: int = 1) -> Threshold:
@@ -81,8 +103,10 @@ def conditioned(epsilon: Fraction, delta: Fraction, touched: int, min_units: int
 
     P[X = m given |X| <= m] = q^m (1 - q) / (1 + q - 2 q^(m+1)), which falls as m grows.
     """
+    # 1 - q loses the digits by which epsilon/touched is below 1, once in each of numerator and denominator.
+    lost = 2 * (Fraction(touched) / epsilon).__ceil__().bit_length()
     with localcontext() as context:
-        context.prec = _DIGITS
+        context.prec = _DIGITS + lost
         log_q, q = _log_q(epsilon, touched)
         allowed = _decimal(delta / touched) * (1 - Decimal(10) ** (10 - _DIGITS))
 
