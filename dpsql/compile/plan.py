@@ -370,6 +370,8 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         if limits.rows is not None and not limits.late and not single:
             _require(driving[0].limit == limits.rows, "the limit on rows is enforced")
         _require(not single or limits == Limits("rows", rows=1), "one row per unit needs no other limit")
+        _require(limits.groups is None or limits.per_unit, "the limit on groups is enforced")
+        _require(not limits.late or limits.rows is not None, "the limit after WHERE is enforced")
         keys = release.keys
         _require((keys is None) == (release.selection is not None), "private keys are selected")
         _require(keys is None or not node.keys or node.public_keys is not None, "public keys are listed")

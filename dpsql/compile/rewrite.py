@@ -83,7 +83,8 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
     if listed:
         assert release.public_keys is not None
         chain.add("keys", release.public_keys.tree.copy())
-    chain.add("rows", select_from(release.input, steps.row_items(plan)))
+    ranked = release.driving if plan.limits.late else None
+    chain.add("rows", select_from(release.input, steps.row_items(plan), ranked))
     if plan.limits.late:
         assert plan.limits.rows is not None
         chain.add("late", steps.late(plan.limits.rows, steps.row_names(plan)))
