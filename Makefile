@@ -16,10 +16,11 @@ QUIET   := >> $(LOG) 2>&1 || { tail -n 30 $(LOG); echo "setup failed; all of it:
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast check audit bench clean constraints
+.PHONY: help demo demo-laplace test test-fast check audit bench clean constraints
 
 help:
 	@echo "make demo       set up, prepare two real data sets and ask them private questions"
+	@echo "make demo-laplace  seven small cases of Laplace noise (docs/laplace.md)"
 	@echo "make test       the tests, in some minutes"
 	@echo "make test-fast  those that parse, with the compiled parser"
 	@echo "make check      style, types and the import rules"
@@ -72,6 +73,12 @@ demo: $(VENV)/installed $(VENV)/installed-data build/grocery.duckdb build/cdnow.
 	@$(DEMO) $(BIN)/dpsql prepare policies/cdnow.toml build/cdnow.duckdb
 	@echo
 	@$(RUN) --policy policies/cdnow.toml --database build/cdnow.duckdb examples/cdnow.sql
+
+build/laplace.duckdb: examples/laplace/data.py | $(VENV)/installed
+	@$(BIN)/python $< $@
+
+demo-laplace: $(VENV)/installed build/laplace.duckdb
+	@$(RUN) --policy examples/laplace/policy.toml --database build/laplace.duckdb examples/laplace/*.sql
 
 # ------------------------------------------------------------------------------------------------------ tests
 
