@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from dpsql.compile.guards import repeatable
 from dpsql.compile.ir import Facts, Scalar, Value
 from dpsql.compile.kinds import (
     DOUBLE,
@@ -347,4 +348,4 @@ def _may_be_zero(b: Scalar) -> bool:
 
 def _unless_zero(b: Scalar) -> exp.Expr:
     """NULL in place of a divisor 0."""
-    return exp.Nullif(this=b.tree, expression=literal(0, b.facts.type)) if _may_be_zero(b) else b.tree
+    return exp.Nullif(this=repeatable(b).tree, expression=literal(0, b.facts.type)) if _may_be_zero(b) else b.tree

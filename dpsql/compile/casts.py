@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.compile.guards import EXTREMES
 from dpsql.compile.ir import Scalar, Value
 from dpsql.compile.kinds import (
     BOOLEAN,
@@ -216,7 +217,7 @@ def _to_date(a: Scalar, target: SqlType, lenient: bool, span: Span | None) -> Sc
     kind = a.facts.type.kind
     if kind is Kind.VARCHAR:
         text = constant(a)
-        if isinstance(text, str) and text.strip().lower() not in ("infinity", "-infinity"):
+        if isinstance(text, str) and text.strip().lower() not in [e.lower() for e in EXTREMES]:
             moment = timestamp_of(text) if target == TIMESTAMP else date_of(text) or timestamp_of(text)
             if moment is not None or not lenient:
                 return spelled(text, target, span)

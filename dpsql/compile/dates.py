@@ -154,8 +154,8 @@ def truncate(unit: str, a: Scalar, span: Span | None) -> Scalar:
 
 def difference(unit: str, start: Scalar, end: Scalar, span: Span | None) -> Scalar:
     """date_diff(unit, start, end): the boundaries of that unit between the two; of weeks, every seven days."""
-    _, (start, end) = unify([dated(start, "date_diff"), dated(end, "date_diff")], "date_diff")
-    a, b = calculable(start), calculable(end)
+    dates = [calculable(dated(d, "date_diff")) for d in (start, end)]  # before they become timestamps: one guard each
+    _, (a, b) = unify(dates, "date_diff")
     counted, size = ("day", 7) if unit == "week" else (unit, 1)
 
     def count(one: Interval, other: Interval) -> Interval:

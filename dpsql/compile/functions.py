@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.compile import arithmetic, comparisons, dates, rounding, strings
 from dpsql.compile.casts import cast_to
+from dpsql.compile.guards import repeatable
 from dpsql.compile.ir import Scalar, Scope
 from dpsql.compile.kinds import DATE, is_null, unify
 from dpsql.compile.literals import data_type
@@ -117,21 +118,26 @@ def _coalesce(call: Call) -> Scalar:
 
 
 def _nullif(call: Call) -> Scalar:
+    """NULLIF(a, b): of the type of a, also where the two are compared in another type."""
     a, b = call.arguments
-    comparisons.compare(exp.EQ, a, b, call.span)  # that they can be compared
     type_, typed = unify([a, b], "NULLIF")
-    if type_ != a.facts.type and not is_null(a):
-        # NULLIF(a, b) has the type of a: the comparison is written out.
-        test = comparisons.compare(exp.EQ, a, b, call.span)
-        tree: exp.Expr = exp.Case(ifs=[exp.If(this=test.tree, true=exp.Null())], default=a.tree)
-        facts = a.facts
-    else:
-        tree = exp.Nullif(this=typed[0].tree, expression=typed[1].tree)
+    if type_ == a.facts.type or is_null(a):
+        tree: exp.Expr = exp.Nullif(this=repeatable(typed[0]).tree, expression=typed[1].tree)
         facts = typed[0].facts
+    else:
+        test = comparisons.compare(exp.EQ, a, b, call.span)
+        tree = exp.Case(ifs=[exp.If(this=test.tree, true=exp.Null())], default=repeatable(a).tree.copy())
+        facts = a.facts
     return Scalar(
         tree,
         facts_of(
-            facts.type, known(facts), held(facts), domain=facts.domain, nullable=True, step=facts.step, size=facts.size
+            facts.type,
+            known(facts),
+            held(facts),
+            domain=facts.domain,
+            nullable=True,
+            step=facts.step,
+            size=facts.size,
         ),
         call.span,
     )

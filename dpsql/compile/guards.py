@@ -19,8 +19,9 @@ from dpsql.compile.trees import wrapped
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind
 
-MAX_GUARDED_NODES = 64
-"""A guard mentions its argument twice. Larger ones are refused, so that nested guards cannot blow the statement up."""
+MAX_REPEATED_NODES = 600
+"""Guards, NULLIF and CASE x WHEN repeat an argument, here or inside DuckDB (whose NULLIF is a macro): nested ones
+double with every level. So an argument that is to be repeated has at most so many nodes after all repetition."""
 
 
 def calculable(a: Scalar) -> Scalar:
@@ -38,8 +39,8 @@ def as_moment(a: Scalar) -> Scalar:
     answers for the dates that TRY_CAST makes NULL."""
     if held(a.facts).is_bounded:
         return a
-    _check_size(a)
-    first, last, *infinite = (cast(exp.Literal.string(text), a.facts.type) for text in _MOMENTS)
+    repeatable(a)
+    first, last, *infinite = (cast(exp.Literal.string(text), a.facts.type) for text in EXTREMES)
     test: exp.Expr = exp.Between(this=wrapped(a.tree), low=first, high=last)
     for end in infinite:
         test = exp.Or(this=test, expression=exp.EQ(this=wrapped(a.tree.copy()), expression=end))
@@ -47,7 +48,8 @@ def as_moment(a: Scalar) -> Scalar:
     return Scalar(tree, replace(a.facts, nullable=True), a.span)
 
 
-_MOMENTS = ("290000-01-01 (BC)", "294000-01-01", "infinity", "-infinity")
+EXTREMES = ("290000-01-01 (BC)", "294000-01-01", "infinity", "-infinity")
+"""What dates have a TIMESTAMP: those between the first two, and the last two."""
 
 
 def guarded(a: Scalar, limits: Interval) -> Scalar:
@@ -57,7 +59,7 @@ def guarded(a: Scalar, limits: Interval) -> Scalar:
     assert limits.hi is not None
     if holds.lo is not None and holds.hi is not None and limits.lo <= holds.lo and holds.hi <= limits.hi:  # type: ignore[operator]
         return a
-    _check_size(a)
+    repeatable(a)
     type_ = a.facts.type
     lo, hi = (literal(_value(limit), type_) for limit in (limits.lo, limits.hi))
     test = exp.Between(this=wrapped(a.tree), low=lo, high=hi)
@@ -65,14 +67,26 @@ def guarded(a: Scalar, limits: Interval) -> Scalar:
     return Scalar(tree, facts_of(type_, exact, limits, domain=a.facts.domain, nullable=True, step=a.facts.step), a.span)
 
 
-def _check_size(a: Scalar) -> None:
-    if sum(1 for _ in a.tree.walk()) > MAX_GUARDED_NODES:
+def repeatable(a: Scalar, times: int = 2) -> Scalar:
+    """The argument, if it can be repeated so many times without blowing the statement up."""
+    if times * expanded(a.tree) > 2 * MAX_REPEATED_NODES:
         raise refusal(
             "DP233",
-            "a calculation on the result of a large expression of dates",
+            "a division, NULLIF, CASE or date calculation on a large expression of such",
             span=a.span,
-            repair="declare bounds for the date columns in the policy, or shorten the expression",
+            repair="shorten the expression; for dates, declare bounds of the columns in the policy",
         )
+    return a
+
+
+def expanded(tree: exp.Expr) -> int:
+    """Nodes of a tree as the engine sees it, with what it repeats counted as often as that."""
+    total = 1 + sum(expanded(child) for child in tree.iter_expressions())
+    if isinstance(tree, exp.Nullif):
+        return total + expanded(tree.this)
+    if isinstance(tree, exp.Case) and tree.this is not None:
+        return total + expanded(tree.this) * (len(tree.args["ifs"]) - 1)
+    return total
 
 
 def _value(bound: Bound) -> Value:

@@ -94,12 +94,23 @@ def facts_of(
         values = None
     if values and type_.kind not in (Kind.BOOLEAN, Kind.VARCHAR):
         interval = Interval(bound_of(values[0]), bound_of(values[-1]))
-    step = step if type_.kind is Kind.DOUBLE else None
+    step = _useful(step, interval) if type_.kind is Kind.DOUBLE else None
     facts = Facts(type_, interval.lo, interval.hi, values, nullable, step, size)
     if held(facts) == _closed(type_, holds):
         return facts
     closed = _closed(type_, holds)
     return HeldFacts(type_, interval.lo, interval.hi, values, nullable, step, size, closed.lo, closed.hi)
+
+
+def _useful(step: Fraction | None, interval: Interval) -> Fraction | None:
+    """A grid that is not too fine for its range: products of steps soon are, and sums of such numbers would not fit."""
+    lo, hi = interval.lo, interval.hi
+    too_fine = step and isinstance(lo, Fraction) and isinstance(hi, Fraction) and (hi - lo) / step > MAX_GRID
+    return None if too_fine or not step else step
+
+
+MAX_GRID = 2**32
+"""Steps in the range of a DOUBLE."""
 
 
 def bound_of(value: Value) -> Bound:
@@ -189,24 +200,24 @@ def joined(branches: Sequence[Facts], type_: SqlType, *, nullable: bool) -> Fact
 
 
 def step_of(facts: Facts) -> Fraction | None:
-    """The grid that an expression's values lie on, as far as that is known."""
-    kind = facts.type.kind
-    return facts.step if kind is Kind.DOUBLE else Fraction(1, 10**facts.type.scale) if facts.is_numeric else None
+    """The grid that an expression's values lie on, as far as it is known; 0 for the literal 0, which is on all grids."""
+    if facts.type.kind is not Kind.DOUBLE:
+        return Fraction(1, 10**facts.type.scale) if facts.is_numeric else None
+    if facts.step is None and facts.domain is not None and len(facts.domain) == 1:
+        return abs(Fraction(repr(facts.domain[0])))  # a literal: 0.1 as it is written, not as it is stored
+    return facts.step
 
 
 def common_step(several: Iterable[Facts]) -> Fraction | None:
     """The coarsest grid that contains the grids of all; None where one has none."""
-    common: Fraction | None = None
+    common = Fraction(0)
     for facts in several:
         step = step_of(facts)
-        if step is None or step <= 0:
+        if step is None:
             return None
-        if common is None:
-            common = step
-        else:
-            bottom = math.lcm(common.denominator, step.denominator)
-            common = Fraction(math.gcd(int(common * bottom), int(step * bottom)), bottom)
-    return common
+        bottom = math.lcm(common.denominator, step.denominator)
+        common = Fraction(math.gcd(int(common * bottom), int(step * bottom)), bottom)
+    return common or None
 
 
 # Interval arithmetic. Ends are exact; an open end is an infinity, and 0 times infinity is 0, since an open

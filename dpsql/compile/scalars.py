@@ -16,6 +16,7 @@ from sqlglot import exp
 from dpsql.compile import arithmetic, comparisons, dates
 from dpsql.compile.casts import cast_to, type_of
 from dpsql.compile.functions import apply, unknown
+from dpsql.compile.guards import repeatable
 from dpsql.compile.ir import Scalar, Scope
 from dpsql.compile.kinds import BOOLEAN, NULL, VARCHAR, constant_of, unify
 from dpsql.compile.literals import literal, number_of
@@ -197,17 +198,23 @@ def _case(node: exp.Expr, scope: Scope) -> Scalar:
     else:
         whens = [(branch.this, branch.args["true"]) for branch in node.args["ifs"]]
         default, operand = node.args.get("default"), node.args.get("this")
-    conditions: list[Scalar] = []
+    tests = [lower_scalar(when, scope) for when, _ in whens]
+    if operand is None:
+        tests = [comparisons.condition(test, "WHEN") for test in tests]
+    else:
+        _, (value, *tests) = unify([lower_scalar(operand, scope), *tests], "CASE")
+        repeatable(value, len(tests))
     branches: list[Scalar] = []
     for when, then in whens:
         test = when if operand is None else exp.EQ(this=operand.copy(), expression=when.copy())
-        conditions.append(comparisons.condition(lower_scalar(test, scope), "WHEN"))
         branches.append(lower_scalar(then, assume(scope, test, True, False, lower_scalar)))
         scope = assume(scope, test, False, True, lower_scalar)
     branches.append(lower_scalar(default, scope) if default is not None else Scalar(exp.Null(), NULL))
     type_, typed = unify(branches, "CASE")
-    ifs = [exp.If(this=c.tree, true=t.tree) for c, t in zip(conditions, typed, strict=False)]
+    ifs = [exp.If(this=test.tree, true=branch.tree) for test, branch in zip(tests, typed, strict=False)]
     tree = exp.Case(ifs=ifs, default=typed[-1].tree)
+    if operand is not None:
+        tree.set("this", value.tree)
     facts = joined([t.facts for t in typed], type_, nullable=any(t.facts.nullable for t in typed))
     return arithmetic.in_its_type(Scalar(tree, facts, span_of(node)), typed)
 

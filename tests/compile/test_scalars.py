@@ -193,6 +193,28 @@ def test_domains(text: str, expected: tuple[Value, ...] | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("y", Fraction(1, 100)),
+        ("y + 0.5", Fraction(1, 100)),
+        ("y + 0", Fraction(1, 100)),
+        ("y * 0.1", Fraction(1, 1000)),
+        ("y + k", Fraction(1, 100)),
+        ("CASE WHEN flag THEN y ELSE 0 END", Fraction(1, 100)),
+        ("-y * y", Fraction(1, 10000)),
+        ("y * y * y * y * y", None),
+        ("floor(y)", Fraction(1)),
+        ("round(y, 1)", Fraction(1, 10)),
+        ("y / 3", None),
+        ("y + x", None),
+        ("k", None),
+    ],
+)
+def test_steps(text: str, step: Fraction | None) -> None:
+    assert lower(text).facts.step == step
+
+
+@pytest.mark.parametrize(
     ("predicate", "name", "lo", "hi"),
     [
         ("i >= 5 AND 9 > i", "i", 5, 8),
@@ -319,6 +341,10 @@ def test_other_facts_survive_replacement() -> None:
         ("isnan(s)", "DP232", "number"),
         ("CAST(d AS BIGINT)", "DP232", "cast"),
         ("CAST(i AS DATE)", "DP232", "cast"),
+        ("x / (" * 9 + "x" + ")" * 9, "DP233", "division"),
+        ("nullif(" * 9 + "x" + ", 0)" * 9, "DP233", "NULLIF"),
+        ("CASE " * 3 + "i" + (" " + "WHEN 1 THEN 2 " * 20 + "END") * 3, "DP233", "CASE"),
+        ("d" + " + i" * 9, "DP233", "bounds"),
         ("replace(s, 'a', '" + "b" * 65 + "')", "DP233", "64"),
         ("replace(replace(s, 'a', '0123456789'), '0', '0123456789')", "DP233", "64"),
         ("concat(" + ", ".join(["s"] * 65) + ")", "DP233", "64"),

@@ -7,6 +7,7 @@ circumstances.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpsql.compile.plan import ReleasePlan
+from dpsql.compile import rewrite
+from dpsql.compile.plan import ReleasePlan, Selection, Slot, SlotKind
 from dpsql.errors import Error
 from dpsql.explain import explain
 from dpsql.ledger import Ledger
@@ -27,57 +29,105 @@ from dpsql.vault.engine import EngineFailure
 from dpsql.vault.open import Engines, open_engines
 from dpsql.vault.snapshot import Snapshot
 from tests.properties import worlds
+from tests.properties.asked import Asked, ways
+from tests.properties.differences import Difference, Unoptimized, Violation
 from tests.properties.grammar import Grammar
-from tests.properties.worlds import Database, Difference, Removed, Row, Unoptimized, Violation, World
+from tests.properties.worlds import Database, Removed, Row, Terms, World
 
 Vector = dict[tuple[object, ...], tuple[int, ...]]
 """Group key -> the components of a slot."""
 
 
-def ask(engine: Any, compiled: Compiled) -> list[pa.Table]:
+def ask(engine: Any, ready: Ready) -> list[pa.Table]:
     """The exact results of a statement's releases. The engine cannot fail, by the total forms."""
     try:
-        return [engine.run(text) for text in compiled.inner_sql]
+        return [engine.run(text) for text in ready.texts]
     except EngineFailure as failure:
         raise Violation(f"the engine failed: {failure.detail}") from None
 
 
-def vectors(table: pa.Table, plan: ReleasePlan) -> list[Vector]:
-    """The vector of each slot, as the noise is added to it."""
-    keys = [table.column(k.name).to_pylist() for k in plan.release.keys]
-    rows = list(zip(*keys, strict=True)) if keys else [()]
+def keys_of(table: pa.Table, plan: ReleasePlan) -> list[tuple[object, ...]]:
+    """The keys of a result. A float is written out: zeros have signs, and NaN is not equal to itself."""
+    columns = [table.column(k.name).to_pylist() for k in plan.release.keys]
+    rows = [tuple(repr(x) if isinstance(x, float) else x for x in row) for row in zip(*columns, strict=True)]
+    if not columns:
+        rows = [()]
     if len(set(rows)) != len(rows) or len(rows) != table.num_rows:
         raise Violation("a key stands twice")
     if plan.keys is not None and len(rows) > plan.keys:
         raise Violation(f"there are {len(rows)} keys, and the plan counts {plan.keys}")
-    found = []
+    return rows
+
+
+def vectors(table: pa.Table, plan: ReleasePlan) -> list[Vector]:
+    """The vector of each slot, as the noise is added to it."""
+    rows, found = keys_of(table, plan), []
     for i, slot in enumerate(plan.slots, 1):
         parts = list(zip(*(c.tolist() for c in noise._components(table, i, slot, plan.limits)), strict=True))
         found.append(dict(zip(rows, parts, strict=True)))
     return found
 
 
+def difference(big: Vector, small: Vector) -> Vector:
+    """What moved, absent keys as 0; keys that did not move are left out."""
+    moved = {
+        k: tuple(a - b for a, b in zip(part, small.get(k, (0,) * len(part)), strict=True)) for k, part in big.items()
+    }
+    return {k: part for k, part in moved.items() if any(part)}
+
+
 def check_moves(plan: ReleasePlan, larger: pa.Table, smaller: pa.Table, alone: pa.Table) -> None:
     """Properties (ii) and (iii) of one release."""
     if larger.schema != smaller.schema:
         raise Violation("(v) the result has another schema")
+    if plan.selection is not None:
+        check_keys(plan, plan.selection, larger, smaller, alone)
+    elif keys_of(larger, plan) != keys_of(smaller, plan):
+        raise Violation("(v) the result has other keys")
     trio = zip(plan.slots, *(vectors(t, plan) for t in (larger, smaller, alone)), strict=True)
     for slot, big, small, unit in trio:
-        if list(big) != list(small):
-            raise Violation("(v) the result has other keys")
-        moved = {k: tuple(a - b for a, b in zip(big[k], small[k], strict=True)) for k in big}
+        moved = difference(big, small)
         l1 = sum(abs(x) for part in moved.values() for x in part)
         linf = max((abs(x) for part in moved.values() for x in part), default=0)
-        changed = [k for k, part in moved.items() if any(part)]
         if l1 > slot.norms.l1 or linf > slot.norms.linf:
             raise Violation(f"(ii) {slot.kind} moved by {l1} in L1, {linf} at most; the plan says {slot.norms}")
-        if len(changed) > slot.norms.keys:
-            raise Violation(f"(iii) {slot.kind}: {len(changed)} keys changed; the plan says {slot.norms.keys}")
-        if moved != unit:
+        if len(moved) > slot.norms.keys:
+            raise Violation(f"(iii) {slot.kind}: {len(moved)} keys changed; the plan says {slot.norms.keys}")
+        if moved != difference(unit, {}):
             raise Violation(f"(iii) {slot.kind} moved by {moved}, and the unit's rows alone give {unit}")
 
 
+def check_keys(plan: ReleasePlan, chosen: Selection, larger: pa.Table, smaller: pa.Table, alone: pa.Table) -> None:
+    """Property (iii) of private keys, on the count of units that decides on them: what vanishes is held by the unit
+    alone, no count moves by more than 1, and at most `touched` of them do."""
+
+    def units(table: pa.Table) -> Vector:
+        return {k: (n,) for k, n in zip(keys_of(table, plan), table.column("units").to_pylist(), strict=True)}
+
+    big, small, own = units(larger), units(smaller), units(alone)
+    if [k for k in big if k in small] != list(small):
+        raise Violation("(iii) keys appear, or stand in another order, where a unit leaves")
+    vanished = [k for k in big if k not in small]
+    if any(big[k] != (1,) or own.get(k) != (1,) for k in vanished):
+        raise Violation(f"(iii) keys vanish that others hold too: {vanished}")
+    moved = difference(big, small)
+    if any(part != (1,) for part in moved.values()):
+        raise Violation(f"(iii) one unit moves the number of units: {moved}")
+    if max(len(moved), len(vanished)) > chosen.touched:
+        raise Violation(f"(iii) one unit touches {len(moved)} keys; the plan says {chosen.touched}")
+    if moved != difference(own, {}):
+        raise Violation(f"(iii) the number of units moved by {moved}, and the unit alone gives {own}")
+
+
 # ---- sessions over the snapshots of a world
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A compiled statement, and the SQL of its releases under its salt."""
+
+    compiled: Compiled
+    texts: list[str]
 
 
 @dataclass
@@ -87,26 +137,36 @@ class Side:
     snapshot: Snapshot
     engines: Engines
     session: Session
-    outcomes: dict[str, Compiled | str]
-    results: dict[str, list[pa.Table]]
+    outcomes: dict[Asked, Ready | str]
+    results: dict[Asked, list[pa.Table]]
 
-    def outcome(self, sql: str) -> Compiled | str:
+    def set(self, one: Asked) -> None:
+        """What is set for a statement, and nothing else."""
+        self.session.settings.reset(None)
+        for name, value in one.settings:
+            self.session.settings.set(name, value)
+
+    def outcome(self, one: Asked) -> Ready | str:
         """The compiled statement, or the words of its refusal. An internal error is neither."""
-        if sql not in self.outcomes:
+        if one not in self.outcomes:
             try:
-                self.outcomes[sql] = self.session.compile(sql)
+                self.set(one)
+                compiled = self.session.compile(one.sql)
+                pairs = zip(compiled.plan.releases, compiled.inner_sql, strict=True)
+                texts = [rewrite.seal_release(p, one.salt).text if rewrite.is_salted(p) else t for p, t in pairs]
+                self.outcomes[one] = Ready(compiled, texts)
             except Error as error:
                 if error.code.startswith("DP9"):
                     raise
-                self.outcomes[sql] = str(error)
-        return self.outcomes[sql]
+                self.outcomes[one] = str(error)
+        return self.outcomes[one]
 
-    def exact(self, sql: str) -> list[pa.Table]:
-        if sql not in self.results:
-            compiled = self.outcome(sql)
-            assert isinstance(compiled, Compiled)
-            self.results[sql] = ask(self.engines.private, compiled)
-        return self.results[sql]
+    def exact(self, one: Asked) -> list[pa.Table]:
+        if one not in self.results:
+            ready = self.outcome(one)
+            assert isinstance(ready, Ready)
+            self.results[one] = ask(self.engines.private, ready)
+        return self.results[one]
 
 
 class Bench:
@@ -145,107 +205,144 @@ class Bench:
         return thing
 
 
-def check_same_outcome(sql: str, a: Side, b: Side) -> None:
+def check_same_outcome(one: Asked, a: Side, b: Side) -> None:
     """Property (v): all that is said before the engine is asked."""
-    left, right = a.outcome(sql), b.outcome(sql)
-    if isinstance(left, str) or isinstance(right, str):
-        if left != right:
-            raise Violation(f"(v) another outcome: {left} against {right}")
+    first, second = a.outcome(one), b.outcome(one)
+    if isinstance(first, str) or isinstance(second, str):
+        if first != second:
+            raise Violation(f"(v) another outcome: {first} against {second}")
         return
-    if left.rewritten != right.rewritten or left.plan.epsilon != right.plan.epsilon:
+    left, right = first.compiled, second.compiled
+    prices = [(c.plan.epsilon, c.plan.delta) for c in (left, right)]
+    if left.rewritten != right.rewritten or prices[0] != prices[1]:
         raise Violation("(v) another plan")
     if explain(left.plan, left.rewritten) != explain(right.plan, right.rewritten):
         raise Violation("(v) another EXPLAIN")
 
 
-def check_noise(sql: str, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
+def check_noise(one: Asked, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
     """The vault noises exactly the vectors that are measured here, with scale norms.l1 / epsilon, and nothing else
-    leaves it. Returns the schema of the answer."""
-    compiled = side.outcome(sql)
-    assert isinstance(compiled, Compiled)
+    leaves it; of private keys only those that are shown, but for the count that decides. Returns the schema of the
+    answer."""
+    ready = side.outcome(one)
+    assert isinstance(ready, Ready)
     seen: list[tuple[Fraction, list[int]]] = []
-    plain = noise._add
+    shown: list[pa.Table] = []
+    add_plain, select_plain, seal_plain = noise._add, noise._selected, rewrite.seal_release
 
     def add(exact: noise.Integers, draw: noise.DiscreteLaplace) -> noise.Integers:
         seen.append((draw.scale, [int(x) for x in exact]))
-        return plain(exact, draw)
+        return add_plain(exact, draw)
+
+    def selected(*of: Any) -> pa.Table:
+        shown.append(select_plain(*of))
+        return shown[-1]
 
     with patch.context() as inner:
         inner.setattr(noise, "_add", add)
-        answer = side.session.execute(sql)
-    expected = []
-    for plan, table in zip(compiled.plan.releases, side.exact(sql), strict=True):
-        for slot, vector in zip(plan.slots, vectors(table, plan), strict=True):
-            scale = Fraction(slot.norms.l1) / slot.epsilon
-            columns = zip(*vector.values(), strict=True) if vector else [()] * (2 if slot.kind is SlotKind.MEAN else 1)
-            expected += [(scale, list(column)) for column in columns]
-    assert compiled.plan.epsilon == side.session.settings.request.epsilon == answer.receipt.epsilon  # type: ignore[union-attr]
-    assert seen == expected, f"{sql}: noise is not added to what is measured, or at another scale"
+        inner.setattr(noise, "_selected", selected)
+        inner.setattr("dpsql.session.seal_release", lambda plan, _: seal_plain(plan, one.salt))
+        side.set(one)
+        answer = side.session.execute(one.sql)
+        price = side.session.settings.request
+    expected: list[tuple[Fraction, list[int]]] = []
+    for plan, table in zip(ready.compiled.plan.releases, side.exact(one), strict=True):
+        decides = plan.selection.counted if plan.selection is not None else None
+        left = shown.pop(0) if plan.selection is not None else table
+        if decides is not None:
+            expected += at_scale(decides, vectors(table, plan)[plan.slots.index(decides)])
+        for slot, vector in zip(plan.slots, vectors(left, plan), strict=True):
+            expected += at_scale(slot, vector) if slot != decides else []
+    assert answer.receipt is not None
+    assert ready.compiled.plan.epsilon == price.epsilon == answer.receipt.epsilon
+    assert ready.compiled.plan.delta == answer.receipt.delta in (0, price.delta)
+    assert seen == expected, f"{one}: noise is not added to what is measured, or at another scale"
     return [f"{f.name} {f.type}" for f in answer.table.schema]
+
+
+def at_scale(slot: Slot, vector: Vector) -> list[tuple[Fraction, list[int]]]:
+    """Each component of a slot, with the scale of the noise that it needs."""
+    columns = zip(*vector.values(), strict=True) if vector else [()] * (2 if slot.kind is SlotKind.MEAN else 1)
+    return [(Fraction(slot.norms.l1) / slot.epsilon, list(column)) for column in columns]
 
 
 # ---- pairs
 
 
-def check_pair(statements: Sequence[str], a: Side, b: Side, removed: Removed) -> None:
+def check_pair(statements: Sequence[Asked], a: Side, b: Side, removed: Removed) -> None:
     """Properties (i) to (iii) for one unit removed."""
     with Difference(a.snapshot, b.snapshot, removed) as unit:
-        for sql in statements:
-            compiled = a.outcome(sql)
-            if isinstance(compiled, Compiled):
+        for one in statements:
+            ready = a.outcome(one)
+            if isinstance(ready, Ready):
                 try:
-                    alone = [unit.run(text) for text in compiled.inner_sql]
-                    trio = zip(compiled.plan.releases, a.exact(sql), exact_by(a, b, sql), alone, strict=True)
-                    for plan, larger, smaller, one in trio:
-                        check_moves(plan, larger, smaller, one)
+                    alone = [unit.run(text) for text in ready.texts]
+                    plans = ready.compiled.plan.releases
+                    for each in zip(plans, a.exact(one), exact_by(a, b, one), alone, strict=True):
+                        check_moves(*each)
                 except Violation as violation:
-                    raise Violation(f"{removed}: {violation}\n{sql}\n" + "\n".join(compiled.inner_sql)) from None
+                    raise Violation(f"{removed}: {violation}\n{one}\n" + "\n".join(ready.texts)) from None
 
 
-def exact_by(a: Side, b: Side, sql: str) -> list[pa.Table]:
+def exact_by(a: Side, b: Side, one: Asked) -> list[pa.Table]:
     """b's results of a's statement: b need not compile it again."""
-    if sql not in b.outcomes:
-        b.outcomes[sql] = a.outcomes[sql]
-    return b.exact(sql)
+    if one not in b.outcomes:
+        b.outcomes[one] = a.outcomes[one]
+    return b.exact(one)
 
 
-def check_variant(statements: Sequence[str], side: Side, engine: Any, how: str) -> None:
+def check_variant(statements: Sequence[Asked], side: Side, engine: Any, how: str) -> None:
     """Property (vi): the same results under other circumstances."""
-    for sql in statements:
-        compiled = side.outcome(sql)
-        if isinstance(compiled, Compiled):
-            others = [engine.run(text) for text in compiled.inner_sql]
-            for plan, one, other in zip(compiled.plan.releases, side.exact(sql), others, strict=True):
-                if vectors(one, plan) != vectors(other, plan) or one.schema != other.schema:
-                    raise Violation(f"(vi) {how} gives another result: {sql}")
+    for one in statements:
+        ready = side.outcome(one)
+        if isinstance(ready, Ready):
+            plans, others = ready.compiled.plan.releases, [engine.run(text) for text in ready.texts]
+            for plan, mine, other in zip(plans, side.exact(one), others, strict=True):
+                same = keys_of(mine, plan) == keys_of(other, plan) and vectors(mine, plan) == vectors(other, plan)
+                if not same or mine.schema != other.schema:
+                    raise Violation(f"(vi) {how} gives another result: {one}")
 
 
 def shuffled(r: Random, database: Database) -> dict[str, list[Row]]:
     return {name: r.sample(list(rows), len(rows)) for name, rows in database.items()}
 
 
-def explore(folder: Path, seed: int, statements: int, neighbours: int, patch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """One world: units leave one by one. Returns (neighbours, statements answered)."""
+def possible(r: Random, sql: str, side: Side) -> Asked:
+    """The statement under a random strategy of those that it allows."""
+    one = Asked(sql)
+    for one in ways(r, sql):
+        said = side.outcome(one)
+        if isinstance(said, Ready) or not said.startswith("DP223"):
+            break
+    return one
+
+
+def explore(folder: Path, seed: int, statements: int, neighbours: int, patch: pytest.MonkeyPatch) -> Counter[str]:
+    """One world: units leave one by one. Returns how many neighbours there were, and how many statements of each
+    strategy and with private keys were answered on them."""
     r = Random(seed)
     public = worlds.random_public(r)
     database: Database = worlds.random_rows(r)
-    grammar = Grammar(r)
+    terms = Terms(private_keys=r.random() < 0.5, limits=r.random() < 0.7)
+    grammar = Grammar(r, private_keys=terms.private_keys)
     texts = list(dict.fromkeys(grammar.statement() for _ in range(statements)))
-    pairs = 0
-    with Bench(World(folder, public)) as bench:
+    seen: Counter[str] = Counter()
+    with Bench(World(folder, public, terms)) as bench:
         larger = bench.side(database)
-        answered = [sql for sql in texts if isinstance(larger.outcome(sql), Compiled)]
+        asks = [possible(r, sql, larger) for sql in texts]
+        answered = [one for one in asks if isinstance(larger.outcome(one), Ready)]
         for removed, smaller_rows in worlds.chain(r, database, neighbours):
+            pairs = seen["neighbours"]
             smaller = bench.side(smaller_rows)
             if larger.snapshot.facts.tables != smaller.snapshot.facts.tables:
                 raise Violation("(v) the planner is told another fact")
-            for sql in texts[pairs % 8 :: 8]:
-                check_same_outcome(sql, larger, smaller)
-            check_pair(texts, larger, smaller, removed)
+            for one in asks[pairs % 8 :: 8]:
+                check_same_outcome(one, larger, smaller)
+            check_pair(asks, larger, smaller, removed)
             if answered:
-                sql = answered[pairs % len(answered)]
-                if check_noise(sql, larger, patch) != check_noise(sql, smaller, patch):
-                    raise Violation(f"(v) the answer has another schema: {sql}")
+                one = answered[pairs % len(answered)]
+                if check_noise(one, larger, patch) != check_noise(one, smaller, patch):
+                    raise Violation(f"(v) the answer has another schema: {one}")
             match pairs % 3:
                 case 0:
                     engine, how = bench.keep(Unoptimized(smaller.snapshot)), "no optimizer"
@@ -253,9 +350,21 @@ def explore(folder: Path, seed: int, statements: int, neighbours: int, patch: py
                     engine, how = bench.keep(open_engines(smaller.snapshot, threads=2)).private, "two threads"
                 case _:
                     engine, how = bench.side(shuffled(r, smaller_rows)).engines.private, "another order of rows"
-            check_variant(texts, smaller, engine, how)
-            larger, pairs = smaller, pairs + 1
-    return pairs, len(answered)
+            check_variant(asks, smaller, engine, how)
+            seen.update(what for one in answered for what in features(larger.outcome(one)))
+            seen["neighbours"] += 1
+            larger = smaller
+    return seen
+
+
+def features(ready: Ready | str) -> list[str]:
+    """What a statement is an example of."""
+    assert isinstance(ready, Ready)
+    plans = ready.compiled.plan.releases
+    found = {
+        f for p in plans for f in (p.limits.strategy, "private keys" if p.selection is not None else "public keys")
+    }
+    return ["answered", *found, *(["salted"] if any(rewrite.is_salted(p) for p in plans) else [])]
 
 
 # ---- databases and statements that show what a fault spoils
@@ -299,12 +408,16 @@ PRICES = "SELECT COUNT(*) FROM events e JOIN prices p ON e.item = p.item"
 SOUND = [COUNT, JOIN, SUM, MEAN, UNITS, "SELECT kind, SUM(x), COUNT(n) FROM events GROUP BY kind"]
 
 
-def examine(folder: Path, database: Database, statements: Sequence[str], *units: str) -> None:
+def examine(
+    folder: Path, database: Database, statements: Sequence[str | Asked], *units: str, terms: Terms = Terms()
+) -> None:
     """The check, for each of these units."""
-    with Bench(World(folder, PUBLIC)) as bench:
+    asks = [one if isinstance(one, Asked) else Asked(one) for one in statements]
+    with Bench(World(folder, PUBLIC, terms)) as bench:
         whole = bench.side(database)
-        for sql in statements:
-            whole.session.compile(sql)  # refusals are not what is examined
+        for one in asks:
+            whole.set(one)
+            whole.session.compile(one.sql)  # refusals are not what is examined
         for unit in units:
             removed = Removed(unit)
-            check_pair(statements, whole, bench.side(worlds.without(database, removed)), removed)
+            check_pair(asks, whole, bench.side(worlds.without(database, removed)), removed)

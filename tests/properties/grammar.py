@@ -100,8 +100,8 @@ class Scope:
 class Grammar:
     """Writes statements. The same Random gives the same statements."""
 
-    def __init__(self, r: Random):
-        self.r = r
+    def __init__(self, r: Random, *, private_keys: bool = False):
+        self.r, self.private_keys = r, private_keys
 
     def one(self, *choices: Callable[[], str]) -> str:
         return self.r.choice(choices)()
@@ -122,6 +122,8 @@ class Grammar:
         if self.maybe(0.6):
             conditions.append(self.boolean(scope, 2))
         measures = [self._measure(scope) for _ in range(self.r.choice([1, 1, 2, 3]))]
+        if keys and self.private_keys and self.maybe(0.2):
+            return self._groups_alone(keys, f"{cte}%s FROM {source}", conditions)
         items = [f"{k} AS g{i}" for i, k in enumerate(keys)] + [f"{m} AS m{i}" for i, m in enumerate(measures)]
         text = f"{cte}SELECT {', '.join(items)} FROM {source}"
         if conditions:
@@ -135,6 +137,14 @@ class Grammar:
         if self.maybe(0.2):
             text += " ORDER BY m0 DESC, 1 LIMIT 3"
         return text
+
+    def _groups_alone(self, keys: list[str], text: str, conditions: list[str]) -> str:
+        """Which groups there are, and nothing of them."""
+        if conditions:
+            text += " WHERE " + " AND ".join(f"({c})" for c in conditions)
+        if self.maybe(0.5):
+            return text.replace("%s", f"SELECT DISTINCT {', '.join(keys)}", 1)
+        return text.replace("%s", f"SELECT {', '.join(keys)}", 1) + " GROUP BY ALL"
 
     def _from(self) -> tuple[str, Scope, list[str]]:
         conditions: list[str] = []
@@ -196,6 +206,8 @@ class Grammar:
 
     def _key(self, scope: Scope, conditions: list[str]) -> str:
         """A key with public values; sometimes its values are said in WHERE."""
+        if self.private_keys and self.maybe(0.4):
+            return self.any(scope, self.r.choice([0, 0, 1]))
         dates = scope.columns.get("date", [])
         choices: list[Callable[[], str]] = [
             lambda: f"CASE WHEN {self.boolean(scope, 1)} THEN 'u' WHEN {self.boolean(scope, 1)} THEN 'v' ELSE 'w' END",

@@ -1,4 +1,4 @@
-"""Databases that break every claim, the snapshots made of them, and the comparison of two that differ in one unit.
+"""Databases that break every claim, the snapshots made of them, and databases that differ in one unit.
 
 One policy with each way to own a row: the unit as key (people), an own column without a key (events) and with one that
 two units may share (baskets), paths of length one (orders, lines) and two (details), `unit = "row"` (readings). Cells
@@ -17,7 +17,6 @@ from pathlib import Path
 from random import Random
 
 import duckdb
-import pyarrow as pa
 
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
@@ -32,10 +31,27 @@ name = "person"
 [budget]
 account = "world"
 epsilon = "1000"
-delta = "0"
 per_query_epsilon = "0.7"
 max_query_epsilon = "1000"
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a policy may say of every world. private_keys: a delta for keys without a public list, as large as two or
+    three units need to be shown. limits: g and r of every table, beside R."""
+
+    private_keys: bool = False
+    limits: bool = False
+
+    @property
+    def budget(self) -> str:
+        return 'delta = "0.9"\nper_query_delta = "0.04"\n' if self.private_keys else 'delta = "0"\n'
+
+    @property
+    def table(self) -> str:
+        return "max_groups_per_unit = 2\nmax_rows_per_group = 2\n" if self.limits else ""
+
 
 _INF, _NAN = "'inf'::DOUBLE", "'nan'::DOUBLE"
 _DOUBLES = [_INF, "'-inf'::DOUBLE", _NAN, "1e308", "-1e308", "-0.0", "0.0", "4.9e-324", "2.2e-308", "NULL"]
@@ -202,11 +218,12 @@ price = {}
 """
 
 
-def policy_text() -> str:
-    """The policy of every world."""
-    parts = [ACCOUNT]
+def policy_text(terms: Terms) -> str:
+    """The policy of every world on these terms."""
+    parts = [ACCOUNT + terms.budget]
     for name, table in TABLES.items():
-        parts.append(f"[tables.{name}]\n{table.head}\n[tables.{name}.columns]")
+        more = terms.table if name != "readings" else ""
+        parts.append(f"[tables.{name}]\n{table.head}\n{more}[tables.{name}.columns]")
         parts += [f"{column} = {{ {c.claim} }}" for column, c in table.columns.items()]
     return "\n".join(parts) + "\n" + PUBLIC_POLICY
 
@@ -289,11 +306,11 @@ def random_removed(r: Random, database: Database) -> Removed | None:
 class World:
     """A folder with a policy, and the snapshots made there."""
 
-    def __init__(self, folder: Path, public: Sequence[str]):
+    def __init__(self, folder: Path, public: Sequence[str], terms: Terms):
         self.folder, self.public = folder, public
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "policy.toml"
-        file.write_text(policy_text(), encoding="utf-8")
+        file.write_text(policy_text(terms), encoding="utf-8")
         self.policy: Policy = load_policy(file)
         self._numbers = itertools.count()
 
@@ -319,86 +336,6 @@ def write(file: Path, public: Sequence[str], database: Database) -> None:
                 values = ", ".join(f"({', '.join(row)})" for row in database[name])
                 connection.execute(f"INSERT INTO {name} SELECT * FROM (VALUES {values})")
         connection.execute("COMMIT")
-
-
-# ---- what a unit contributes
-
-
-class Violation(AssertionError):
-    """The property does not hold."""
-
-
-def _identified(catalog: str, name: str) -> str:
-    """The rows of a table with their units' identities in the place of their numbers."""
-    columns = ", ".join(f"t.{c}" for c in TABLES[name].columns)
-    if name == "readings":
-        return f'SELECT {columns}, 1::BIGINT AS "$unit", t."$rank" FROM {catalog}.{name} AS t'
-    units = f'{catalog}."$units" AS u USING ("$unit")'
-    return f'SELECT {columns}, u.id AS "$unit", t."$rank" FROM {catalog}.{name} AS t JOIN {units}'
-
-
-
-class Difference:
-    """Two snapshots and, as a third, the rows that only the larger one has: those of the removed unit.
-
-    Raises Violation where any other row changed (property i)."""
-
-    def __init__(self, larger: Snapshot, smaller: Snapshot, removed: Removed):
-        self.connection = duckdb.connect(":memory:")
-        run = self.connection.execute
-        run("SET TimeZone = 'UTC'")
-        for name, snapshot in (("big", larger), ("small", smaller)):
-            run(f"ATTACH '{snapshot.private}' AS {name} (READ_ONLY)")
-        run(f"ATTACH '{larger.public}' AS pub (READ_ONLY)")
-        run("ATTACH ':memory:' AS priv")
-        owners: set[int] = set()
-        for name, table in TABLES.items():
-            # Units are compared by identity: their numbers are places among all units. Rows that are units themselves
-            # are numbered where they stand; nothing reads that number.
-            gone = f"{_identified('big', name)} EXCEPT ALL {_identified('small', name)}"
-            come = f"{_identified('small', name)} EXCEPT ALL {_identified('big', name)}"
-            number = "" if name == "readings" else 'JOIN big."$units" AS u ON u.id = g."$unit"'
-            shown = "g.*" if name == "readings" else 'g.* REPLACE (u."$unit" AS "$unit")'
-            run(f"CREATE TABLE priv.{name} AS SELECT {shown} FROM ({gone}) AS g {number}")
-            if run(f"SELECT count(*) FROM ({come})").fetchall()[0][0]:
-                raise Violation(f"(i) removing {removed} changed rows of other units in {name}")
-            if name != "readings":
-                owners |= {u for (u,) in run(f'SELECT DISTINCT "$unit" FROM priv.{name}').fetchall()}
-                gone_ids = f'SELECT u.id FROM priv.{name} JOIN big."$units" AS u USING ("$unit")'
-                kept = f'FROM small.{name} JOIN small."$units" AS u USING ("$unit") WHERE u.id IN ({gone_ids})'
-                if run(f"SELECT count(*) {kept}").fetchall()[0][0]:
-                    raise Violation(f"(i) rows of {removed} stay in {name}")
-        run('CREATE TABLE priv."$units" AS FROM big."$units"')
-        lost = run("SELECT count(*) FROM priv.readings").fetchall()[0][0]
-        expected = (0, 1) if removed.reading is not None else (0 if removed.unit == "NULL" else 1, 0)
-        if len(owners) > expected[0] or lost > expected[1]:
-            raise Violation(f"(i) removing {removed} took rows of {len(owners)} units and {lost} readings")
-
-    def __enter__(self) -> Difference:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.connection.close()
-
-    def run(self, sql: str) -> pa.Table:
-        """A statement over the removed unit's rows alone."""
-        return self.connection.sql(sql).to_arrow_table()
-
-
-class Unoptimized:
-    """The files of a snapshot under an engine that optimizes nothing."""
-
-    def __init__(self, snapshot: Snapshot):
-        self.connection = duckdb.connect(":memory:")
-        self.connection.execute("SET TimeZone = 'UTC'; PRAGMA disable_optimizer")
-        self.connection.execute(f"ATTACH '{snapshot.private}' AS priv (READ_ONLY)")
-        self.connection.execute(f"ATTACH '{snapshot.public}' AS pub (READ_ONLY)")
-
-    def run(self, sql: str) -> pa.Table:
-        return self.connection.sql(sql).to_arrow_table()
-
-    def close(self) -> None:
-        self.connection.close()
 
 
 def chain(r: Random, database: Database, length: int) -> Iterator[tuple[Removed, Database]]:
