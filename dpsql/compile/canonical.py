@@ -8,7 +8,6 @@ themselves (sqlglot compares hashes, and ignores the case of strings). Must not:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -72,24 +71,20 @@ def write(tree: exp.Expr) -> str:
 
 def same(left: exp.Expr, right: exp.Expr) -> bool:
     """Whether two trees are equal, node by node and to the letter."""
-    return all(pair is not None for pair in _pairs(left, right, exact=True))
+    return isinstance(_pairs(left, right, exact=True), list)
 
 
-def alike(left: exp.Expr, right: exp.Expr) -> list[Pair] | None:
-    """The pairs of equal nodes of trees that differ in parentheses and the spelling of words only; None if in more."""
+def alike(left: exp.Expr, right: exp.Expr) -> list[Pair] | exp.Expr:
+    """The pairs of equal nodes of trees that differ in parentheses and the spelling of words only, else the node of
+    `right` where they differ in more."""
+    return _pairs(left, right, exact=False)
+
+
+def _pairs(left: exp.Expr, right: exp.Expr, exact: bool) -> list[Pair] | exp.Expr:
     pairs: list[Pair] = []
-    for pair in _pairs(left, right, exact=False):
-        if pair is None:
-            return None
-        pairs.append(pair)
-    return pairs
-
-
-def _pairs(left: exp.Expr, right: exp.Expr, exact: bool) -> Iterator[Pair | None]:
-    """Pairs of nodes at the same place, as long as the trees are equal; else None, and no more."""
-    stack: list[tuple[object, object]] = [(left, right)]
+    stack: list[tuple[object, object, exp.Expr]] = [(left, right, right)]
     while stack:
-        one, other = stack.pop()
+        one, other, owner = stack.pop()
         while not exact and isinstance(one, exp.Paren):
             one = one.this
         while not exact and isinstance(other, exp.Paren):
@@ -98,15 +93,14 @@ def _pairs(left: exp.Expr, right: exp.Expr, exact: bool) -> Iterator[Pair | None
             ours = {key: value for key, value in one.args.items() if _is_said(value)}
             theirs = {key: value for key, value in other.args.items() if _is_said(value)}
             if type(one) is not type(other) or ours.keys() != theirs.keys():
-                yield None
-                return
-            yield one, other
-            stack += [(value, theirs[key]) for key, value in ours.items()]
+                return other
+            pairs.append((one, other))
+            stack += [(value, theirs[key], other) for key, value in ours.items()]
         elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-            stack += zip(one, other, strict=True)
+            stack += [(mine, yours, owner) for mine, yours in zip(one, other, strict=True)]
         elif type(one) is not type(other) or not (one == other or (not exact and _fold(one) == _fold(other))):
-            yield None
-            return
+            return owner
+    return pairs
 
 
 def _is_said(value: object) -> bool:

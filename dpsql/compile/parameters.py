@@ -100,7 +100,7 @@ def _literal(value: Value | None, at: Token) -> exp.Expr:
         "DP003",
         f"SQL has no literal for this value of type {type(value).__name__[:40]}",
         span=span_of_token(at),
-        repair="pass None, bool, int, Decimal, float, str, date or datetime: finite, not too long, no time zone, no NUL",
+        repair="None, bool, int, Decimal, float, str, date or datetime: finite, no time zone, no NUL, not too long",
     )
 
 

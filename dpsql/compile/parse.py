@@ -66,18 +66,31 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
 
 def _settle(first: exp.Query) -> tuple[exp.Query, str, list[Pair]]:
     """The tree that reads back as itself, its text, and its nodes beside those of the first reading. All readings must
-    be alike: where one is not, parentheses were lacking (or something else is wrong with the statement)."""
+    be alike: where one is not, parentheses were lacking, or sqlglot writes something else than it read."""
+    span = None
     for start in (first, wrapped(first)):
         tree, text = start, write(start)
         for _ in range(MAX_ROUNDS):
-            again = check_shape(reread(text))
+            again = _reread(text)
             pairs = alike(again, first)
-            if pairs is None:
+            if not isinstance(pairs, list):
+                span = span_of(pairs)
                 break
             if same(tree, again):
                 return again, text, pairs
             tree, text = again, write(again)
-    raise refusal("DP106", "the statement can be read in two ways", repair="put parentheses around its parts")
+    reason = "dpsql cannot be sure that this is read as it is meant"
+    raise refusal("DP106", reason, span=span, repair="put parentheses around its parts, or write it in another way")
+
+
+def _reread(text: str) -> exp.Query:
+    """The tree of what was written; its errors count in a text that the analyst never saw, and so stay unsaid."""
+    try:
+        return check_shape(reread(text))
+    except Error as error:
+        if error.code == "DP104":
+            raise
+    raise refusal("DP106", "there is no way to write this statement for DuckDB", repair="write it in another way")
 
 
 def _refuse_loose_not(tokens: Sequence[Token]) -> None:
