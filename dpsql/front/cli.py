@@ -53,6 +53,7 @@ commands:
   dpsql check POLICY...            is this policy file right? (owner)
   dpsql budget open --new POLICY   open the account anew under changed terms (owner)
   dpsql budget reopen POLICY       open a frozen account again (owner)
+  dpsql audit                      attack dpsql itself, on made-up data
 
 'dpsql COMMAND --help' tells more.
 exit codes: 0 ok, 1 engine, 2 usage or policy, 3 refused, 4 budget, 130 interrupted, 70 dpsql's own fault
@@ -103,6 +104,7 @@ def _dispatch(arguments: list[str]) -> int:
         "prepare": _prepare,
         "check": _check,
         "budget": _budget,
+        "audit": _audit,
     }
     try:
         if arguments and arguments[0] in commands:
@@ -235,6 +237,29 @@ def _check(arguments: list[str]) -> int:
             f"{len(policy.tables) - private} public tables; account {visible(policy.budget.account)})"
         )
     return code
+
+
+def _audit(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="dpsql audit",
+        description="Attack dpsql from outside, on made-up data in a temporary folder, and say which of its claims "
+        "hold. Exit code 0: all that were tested; 1: a claim is broken.",
+    )
+    parser.add_argument("--rounds", type=int, default=80, metavar="N", help="of each pair of databases (default: 80)")
+    parser.add_argument("--seconds", type=float, metavar="S", help="begin nothing new after so long")
+    given = parser.parse_args(arguments)
+    if given.rounds < 1:
+        raise Usage("--rounds is a whole number from 1 on")
+    from dpsql.audit.attack import attack
+    from dpsql.audit.report import broken, table
+
+    bar = ProgressBar(sys.stderr)
+    try:
+        findings = attack(given.rounds, given.seconds, bar)
+    finally:
+        bar.close()
+    print(table(findings))
+    return ENGINE if broken(findings) else OK
 
 
 def _budget(arguments: list[str]) -> int:
