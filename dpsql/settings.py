@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from dpsql.compile.limits import STRATEGIES, Request
+from dpsql.compile.limits import STRATEGIES, Request, one_row_per_unit
 from dpsql.errors import nearest, refusal
 from dpsql.policy.model import Policy
 from dpsql.privacy.accounting import parse_amount, show_amount
@@ -83,14 +83,15 @@ class Settings(Mapping[str, object]):
         return epsilon
 
     def _limit(self, name: str, value: str) -> int:
-        """A limit for all tables: at most the least ceiling among the private ones (a policy without one lets nobody
-        raise it). Lowering a limit, and so the noise, is always allowed."""
+        """A limit for all tables: at most the least ceiling among those that it can matter to, which are the private ones
+        with several rows per unit (a policy without a ceiling lets nobody raise it). Lowering a limit, and so the
+        noise, is always allowed."""
         if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 1 << 31:
             raise refusal("DP120", f"{name} is a whole number from 1 on", repair=f"SET {name} = 10")
         declared = [
             t.hard.get(name, getattr(t, name))
             for t in self._policy.tables.values()
-            if not t.public and getattr(t, name)
+            if not t.public and not one_row_per_unit(t) and getattr(t, name)
         ]
         if not declared or int(value) > min(declared):
             most = f"at most {min(declared)}" if declared else "none"
