@@ -14,8 +14,8 @@ class ColumnReceipt:
     """One released aggregate: the noise it carries.
 
     name: the column of the result (or the aggregate's text where the result has no column of its own for it).
-    scale: the noise scale in the column's own units (None for a ratio such as AVG, whose error differs by row).
-    half_width: of the 95 % interval, in the column's own units (for AVG: the widest of the result's rows).
+    scale: the noise scale in the column's own units. half_width: of the 95 % interval, in the same units. Both are None
+    where count, sum and mean share one vector, so that none has a law of its own: see the answer's half_widths.
     """
 
     name: str

@@ -24,7 +24,7 @@ def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
     lines = [f"price: epsilon {show_amount(plan.epsilon)}, delta {show_amount(plan.delta)}"]
     if plan.weights:
         shares = ", ".join(f"{column} {show_amount(weight)}" for column, weight in plan.weights.items())
-        lines.append(f"shared by weights: {shares}, others 1")
+        lines.append(f"shared by weights: {shares}; 1 for what is not named")
     for release, sealed in zip(plan.releases, rewritten.inner, strict=True):
         lines += ["", *_release(release), "", "-- on the private tables", _pretty(sealed)]
     return "\n".join([*lines, "", "-- on the released results", _pretty(rewritten.outer)])

@@ -40,9 +40,12 @@ def receipt_columns(plan: PrivatePlan) -> tuple[ColumnReceipt, ...]:
     found = []
     for release in plan.releases:
         for slot in release.slots:
-            scale = None if slot.kind is SlotKind.MEAN else float(slot.scale * slot.step)
-            width = None if slot.kind is SlotKind.MEAN else float(DiscreteLaplace(slot.scale).half_width() * slot.step)
-            found += [ColumnReceipt(m.text, "discrete Laplace", slot.epsilon, scale, width) for m in slot.outputs]
+            shared = slot.kind is SlotKind.MEAN
+            scale = None if shared else float(slot.scale * slot.step)
+            width = None if shared else float(DiscreteLaplace(slot.scale).half_width() * slot.step)
+            found += [
+                ColumnReceipt(m.column or m.text, "discrete Laplace", slot.epsilon, scale, width) for m in slot.outputs
+            ]
     return tuple(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from dpsql.compile.limits import STRATEGIES, Request, one_row_per_unit
+from dpsql.compile.limits import STRATEGIES, Request, ceiling, one_row_per_unit
 from dpsql.errors import nearest, refusal
 from dpsql.policy.model import Policy
 from dpsql.privacy.accounting import parse_amount, show_amount
@@ -83,18 +83,14 @@ class Settings(Mapping[str, object]):
         return epsilon
 
     def _limit(self, name: str, value: str) -> int:
-        """A limit for all tables: at most the least ceiling among those that it can matter to, which are the private ones
-        with several rows per unit (a policy without a ceiling lets nobody raise it). Lowering a limit, and so the
-        noise, is always allowed."""
+        """A limit for every table, as far as the table's own ceiling lets it rise. Lowering a limit, and so the noise, is
+        always allowed; raising it above every ceiling is a mistake."""
         if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 1 << 31:
             raise refusal("DP120", f"{name} is a whole number from 1 on", repair=f"SET {name} = 10")
-        declared = [
-            t.hard.get(name, getattr(t, name))
-            for t in self._policy.tables.values()
-            if not t.public and not one_row_per_unit(t) and getattr(t, name)
-        ]
-        if not declared or int(value) > min(declared):
-            most = f"at most {min(declared)}" if declared else "none"
+        private = [t for t in self._policy.tables.values() if not t.public and not one_row_per_unit(t)]
+        ceilings = [most for t in private if (most := ceiling(t, name)) is not None]
+        if not ceilings or int(value) > max(ceilings):
+            most = f"at most {max(ceilings)}" if ceilings else "none"
             raise refusal("DP402", f"the policy allows {most} for {name}", repair=f"RESET {name}")
         return int(value)
 
@@ -115,13 +111,15 @@ class Settings(Mapping[str, object]):
 
 
 def _weights(value: str) -> dict[str, Fraction]:
-    """'people: 2, visits: 1' -> shares of epsilon by column."""
+    """'people: 2, visits: 1' -> shares of epsilon by column, in lower case as SQL compares names."""
     found: dict[str, Fraction] = {}
     for part in value.split(","):
         name, colon, amount = part.rpartition(":")
-        if not colon or not name.strip() or name.strip() in found:
-            raise refusal("DP120", "weights are written column: number", repair="SET weights = 'people: 2, visits: 1'")
-        found[name.strip()] = parse_amount(amount.strip(), what="a weight")
+        name = name.strip().lower()
+        if not colon or not name or name in found:
+            repair = "SET weights = 'people: 2, visits: 1'"
+            raise refusal("DP120", "weights are written column: number, each column once", repair=repair)
+        found[name] = parse_amount(amount.strip(), what="a weight")
     return found
 
 

@@ -49,9 +49,9 @@ def choose(table: Table, keys: int | None, grouped: bool, request: Request, span
     are keys at all. Raises DP223 where the strategy asked for is not possible."""
     if one_row_per_unit(table):
         return Limits("rows", rows=1)
-    rows = request.limits.get("max_rows_per_unit", table.max_rows_per_unit)
-    groups = request.limits.get("max_groups_per_unit", table.max_groups_per_unit) if grouped else None
-    per_group = request.limits.get("max_rows_per_group", table.max_rows_per_group) if grouped else None
+    rows = _limit(table, "max_rows_per_unit", request)
+    groups = _limit(table, "max_groups_per_unit", request) if grouped else None
+    per_group = _limit(table, "max_rows_per_group", request) if grouped else None
     assert rows is not None  # the loader requires it of private tables
     default = Limits(table.limit, rows=rows, late=table.limit == "late")
     bounded = per_group is not None and (groups is not None or keys is not None)
@@ -73,6 +73,23 @@ def choose(table: Table, keys: int | None, grouped: bool, request: Request, span
         return cells
     late = request.strategy.startswith("late")
     return Limits(request.strategy, rows=rows, late=late, groups=groups, per_group=per_group)
+
+
+def ceiling(table: Table, name: str) -> int | None:
+    """How high a statement may set a limit over this table; None where the policy declares none, so that any limit
+    that a statement sets is one more."""
+    declared: int | None = getattr(table, name)
+    return table.hard.get(name, declared) if declared is not None else None
+
+
+def _limit(table: Table, name: str, request: Request) -> int | None:
+    """The limit of this table for this statement: what was asked, within the table's own ceiling."""
+    declared: int | None = getattr(table, name)
+    asked = request.limits.get(name)
+    if asked is None:
+        return declared
+    most = ceiling(table, name)
+    return asked if most is None else min(asked, most)
 
 
 def _is_less(cells: Limits, other: Limits, keys: int | None) -> bool:

@@ -178,14 +178,14 @@ def plan(query: Query, policy: Policy, request: Request, count_keys: CountKeys) 
 def _weights(draft: ReleasePlan, request: Request) -> Iterator[Fraction]:
     """The share of each slot, the largest that its columns are given, and of a key decision that is paid apart."""
     for slot in draft.slots:
-        yield max(request.weights.get(m.column, Fraction(1)) for m in slot.outputs)
+        yield max(request.weights.get(m.column.lower(), Fraction(1)) for m in slot.outputs)
     if draft.selection is not None and draft.selection.counted is None:
         yield Fraction(1)
 
 
 def _check_weights(drafts: list[ReleasePlan], request: Request) -> None:
     """A weight for a column that this statement does not release is a mistake, not a wish."""
-    columns = {m.column for d in drafts for s in d.slots for m in s.outputs if m.column}
+    columns = {m.column.lower() for d in drafts for s in d.slots for m in s.outputs if m.column}
     for name in request.weights:
         if drafts and name not in columns:
             reason = f'weights name "{name}", which is no aggregate column of this statement'
