@@ -389,6 +389,7 @@ def people(*units: str) -> list[list[str]]:
     return [[unit, "'a'", "30", "'R1'", "'F'", "99.9"] for unit in units]
 
 
+PLAIN = Terms()
 CROWDED = rows(
     people=people("1", "2"),
     events=[["1", "'a'", "1", "1", "7", str(i % 10)] for i in range(9)] + [["2", "'b'", "2", "2", "-5", "3"]],
@@ -409,7 +410,7 @@ SOUND = [COUNT, JOIN, SUM, MEAN, UNITS, "SELECT kind, SUM(x), COUNT(n) FROM even
 
 
 def examine(
-    folder: Path, database: Database, statements: Sequence[str | Asked], *units: str, terms: Terms = Terms()
+    folder: Path, database: Database, statements: Sequence[str | Asked], *units: str, terms: Terms = PLAIN
 ) -> None:
     """The check, for each of these units."""
     asks = [one if isinstance(one, Asked) else Asked(one) for one in statements]

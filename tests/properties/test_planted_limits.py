@@ -1,0 +1,251 @@
+"""Limits, the choice of keys and the decision on private ones: the check finds each fault that is planted here.
+
+Where the plan's own check (`plan.check`) sees a fault as well, that is tested apart: it reads plans, so it sees what is
+promised wrongly, and not what the SQL fails to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlglot import exp
+
+from dpsql.compile import plan as plans
+from dpsql.compile import rewrite, steps
+from dpsql.compile.trees import column
+from dpsql.errors import Error
+from dpsql.privacy import sensitivity
+from dpsql.privacy.sensitivity import Limits
+from tests.properties.asked import Asked, asked
+from tests.properties.checks import examine, people, rows
+from tests.properties.differences import Violation
+from tests.properties.worlds import Terms
+
+TERMS = Terms(private_keys=True, limits=True)
+
+# Unit 1 has nine events of one kind and three of others, unit 2 some of each, and unit 3 one that nobody else has.
+EVENTS = rows(
+    people=people("1", "2", "3"),
+    events=[["1", "'a'", "1", "1", "7", str(i % 10), str(i)] for i in range(9)]
+    + [["1", kind, grade, "2", "-5", "3"] for kind, grade in (("'b'", "2"), ("'b'", "3"), ("'c'", "3"))]
+    + [["2", kind, grade, "1", "1", "9"] for kind, grade in (("'a'", "1"), ("'b'", "2"), ("'c'", "3"))]
+    + [["3", "'c'", "1", "2", "0", "-3"]],
+)
+COUNT = "SELECT kind, COUNT(*) FROM events GROUP BY kind"
+SUM = "SELECT kind, SUM(n) FROM events GROUP BY kind"
+MEAN = "SELECT kind, AVG(n) FROM events GROUP BY kind"
+GRADES = "SELECT kind, grade, COUNT(*), COUNT(DISTINCT uid) FROM events GROUP BY kind, grade"
+PRIVATE = "SELECT n, SUM(x) FROM events GROUP BY n"
+PRIVATE_UNITS = "SELECT n, COUNT(DISTINCT uid) FROM events GROUP BY n"
+
+CELLS = {"max_groups_per_unit": 2, "max_rows_per_group": 1}
+ALL = [
+    asked(COUNT, "cells", **CELLS),
+    asked(SUM, "cells", **CELLS),
+    asked(MEAN, "cells", **CELLS),
+    asked(GRADES, "late then cells", max_rows_per_unit=2, max_groups_per_unit=1, max_rows_per_group=2),
+    asked(GRADES, "rows then cells", max_rows_per_unit=2, max_groups_per_unit=1, max_rows_per_group=2),
+    asked(COUNT, "late", max_rows_per_unit=2),
+    *(asked(sql, "rescale", max_rows_per_unit=2) for sql in (COUNT, SUM, MEAN, PRIVATE)),
+    *(asked(sql, "rows", max_rows_per_unit=2) for sql in (PRIVATE, PRIVATE_UNITS)),
+    *(asked(sql, "cells", max_groups_per_unit=1) for sql in (PRIVATE, PRIVATE_UNITS)),
+    asked("SELECT DISTINCT n FROM events", "late", max_rows_per_unit=2),
+]
+
+
+def test_nothing_is_found_where_nothing_is_wrong(tmp_path: Path) -> None:
+    examine(tmp_path, EVENTS, ALL, "1", "2", "3", terms=TERMS)
+
+
+def count_all_rows_of_a_cell(patch: pytest.MonkeyPatch) -> None:
+    """r is not enforced."""
+
+    def cut(i: int, slot: Any, most: int, source: str) -> list[exp.Expr]:
+        parts = {name: column(source, name) for name in (f"n{i}", f"s{i}")}
+        names = steps._vector(i, slot)
+        if len(names) == 2:
+            left, right = steps._bernstein(slot, parts[f"n{i}"], parts[f"s{i}"])
+            return [steps._as(steps._times(c, slot.subgrid), n) for c, n in zip((left, right), names, strict=True)]
+        return [steps._as(parts[names[0]], names[0])]
+
+    patch.setattr(steps, "_cut", cut)
+
+
+def clamp_components_apart(patch: pytest.MonkeyPatch) -> None:
+    """Each component of a Bernstein slot is clamped to r rows, instead of the vector as a whole."""
+
+    def cut(i: int, slot: Any, most: int, source: str) -> list[exp.Expr]:
+        found = []
+        sides = steps._bernstein(slot, column(source, f"n{i}"), column(source, f"s{i}"))
+        for component, name in zip(sides, (f"l{i}", f"s{i}"), strict=True):
+            limit = steps._whole(most * slot.weight)
+            scaled = steps._times(component, slot.subgrid)
+            over = exp.GT(this=scaled, expression=limit)
+            found.append(steps._as(steps._case([(over, limit.copy())], scaled.copy()), name))
+        return found
+
+    patch.setattr(steps, "_cut", cut)
+
+
+def keep_all_keys(patch: pytest.MonkeyPatch) -> None:
+    """g is not enforced."""
+    patch.setattr(rewrite, "is_salted", lambda _: False)
+
+
+def scale_nothing(patch: pytest.MonkeyPatch) -> None:
+    """The ball is not enforced: its radius is a million rows."""
+    plain = steps._scaled
+    patch.setattr(steps, "_scaled", lambda i, slot, _, source: plain(i, slot, 1_000_000, source))
+
+
+def keep_late_rows(patch: pytest.MonkeyPatch) -> None:
+    """R after WHERE is not enforced."""
+
+    def late(limit: int, names: Any) -> exp.Query:
+        return exp.select(*(column("rows", n) for n in names)).from_(steps.named("rows"))
+
+    patch.setattr(steps, "late", late)
+
+
+def choose_late_rows_by_another_order(patch: pytest.MonkeyPatch) -> None:
+    """The first R rows in the opposite order: beside those of rank at most R, which are taken to be among them."""
+    plain = steps.late
+
+    def late(limit: int, names: Any) -> exp.Query:
+        query = plain(limit, names)
+        for ordered in query.find_all(exp.Ordered):
+            ordered.set("desc", True)
+        return query
+
+    patch.setattr(steps, "late", late)
+
+
+def choose_among_the_keys_of_all(patch: pytest.MonkeyPatch) -> None:
+    """The g least hashes of the whole table: which keys a unit keeps depends on who else is there."""
+    plain = steps.chosen
+
+    def chosen(groups: int, *rest: Any) -> exp.Select:
+        select = plain(groups, *rest)
+        for window in select.find_all(exp.Window):
+            window.set("partition_by", None)
+        return select
+
+    patch.setattr(steps, "chosen", chosen)
+
+
+def choose_by_the_number_of_the_unit(patch: pytest.MonkeyPatch) -> None:
+    """Hash the unit's number in the tables: its place among the others."""
+    plain = steps.chosen
+
+    def chosen(groups: int, names: Any, salt: int, source: str) -> exp.Select:
+        select = plain(groups, names, salt, source)
+        for found in select.find_all(exp.Column):
+            if found.name == steps.IDENTITY:
+                found.replace(column(source, "u"))
+        return select
+
+    patch.setattr(steps, "chosen", chosen)
+
+
+def count_rows_for_units(patch: pytest.MonkeyPatch) -> None:
+    """Private keys are decided on their rows."""
+    plain = steps.totals_of_rows
+
+    def totals(*of: Any) -> exp.Select:
+        select = plain(*of)
+        for item in select.selects:
+            if item.alias_or_name == "units":
+                item.set("this", steps._count())
+        return select
+
+    patch.setattr(steps, "totals_of_rows", totals)
+
+
+def halve_the_keys(patch: pytest.MonkeyPatch) -> None:
+    """k-hat is half of what a unit can touch."""
+    plain = sensitivity.touched_keys
+    patch.setattr(sensitivity, "touched_keys", lambda limits, keys: max(plain(limits, keys) // 2, 1))
+
+
+def leave_the_plan_unchecked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("dpsql.session.check", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "one", "found"),
+    [
+        (count_all_rows_of_a_cell, asked(COUNT, "cells", **CELLS), r"\(ii\)"),
+        (count_all_rows_of_a_cell, asked(SUM, "cells", **CELLS), r"\(ii\)"),
+        (count_all_rows_of_a_cell, asked(MEAN, "cells", **CELLS), r"\(ii\)"),
+        (clamp_components_apart, asked(MEAN, "cells", **CELLS), r"\(ii\)"),
+        (keep_all_keys, asked(COUNT, "cells", max_groups_per_unit=1), r"\(i+\)"),
+        (keep_all_keys, asked(PRIVATE, "cells", max_groups_per_unit=1), r"\(i+\)"),
+        (scale_nothing, asked(COUNT, "rescale", max_rows_per_unit=2), r"\(ii\)"),
+        (scale_nothing, asked(SUM, "rescale", max_rows_per_unit=2), r"\(ii\)"),
+        (scale_nothing, asked(MEAN, "rescale", max_rows_per_unit=2), r"\(ii\)"),
+        (keep_late_rows, asked(COUNT, "late", max_rows_per_unit=2), r"\(ii\)"),
+        (choose_late_rows_by_another_order, asked(COUNT, "late", max_rows_per_unit=2), r"\(ii\)"),
+        (choose_among_the_keys_of_all, asked(COUNT, "cells", **CELLS), r"\(i+\)"),
+        (choose_by_the_number_of_the_unit, asked(GRADES, "cells", max_groups_per_unit=1), r"\(i+\)"),
+        (
+            count_rows_for_units,
+            asked("SELECT x, SUM(n) FROM events GROUP BY x", "rows", max_rows_per_unit=2),
+            r"\(iii\)",
+        ),
+        (halve_the_keys, asked(PRIVATE, "rows", max_rows_per_unit=2), r"\(iii\)"),
+    ],
+)
+def test_a_planted_fault_is_found(
+    fault: Callable[[pytest.MonkeyPatch], None],
+    one: Asked,
+    found: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fault(monkeypatch)
+    leave_the_plan_unchecked(monkeypatch)
+    salted = [Asked(one.sql, one.settings, salt) for salt in range(12)]  # some choices happen to be the same
+    with pytest.raises(Violation, match=found):
+        examine(tmp_path, EVENTS, salted if "cells" in str(one) else [one], "1", "2", "3", terms=TERMS)
+
+
+def test_the_plan_does_not_pass_with_too_few_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by `plan.check` first: it counts the keys itself."""
+    halve_the_keys(monkeypatch)
+    for sql, promise in (
+        (PRIVATE, "the noise covers"),
+        ("SELECT DISTINCT n FROM events", "covers every key of a unit"),
+    ):
+        with pytest.raises(Error, match=promise):
+            examine(tmp_path / promise, EVENTS, [asked(sql, "rows", max_rows_per_unit=2)], terms=TERMS)
+
+
+def test_the_plan_does_not_pass_with_a_limit_that_no_step_enforces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """g without a step that counts per unit; so is every limit that stands in the plan alone."""
+    for limits in (Limits("rows", rows=3, groups=1), Limits("late", rows=2, groups=1, late=True)):
+        monkeypatch.setattr(plans, "choose", lambda *_, limits=limits: limits)
+        with pytest.raises(Error, match="does not prove"):
+            examine(tmp_path / limits.strategy, EVENTS, [COUNT], terms=TERMS)
+
+
+def test_a_choice_that_is_alike_for_all_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """hash(key, salt) without the unit: still a function of the unit's own keys and of the salt, and still at most g of
+    them, so no fault that the property could find. What it spoils is the answer: all units keep the same keys, so the
+    rest vanish together, where independent choices thin out all keys alike."""
+    plain = steps.chosen
+
+    def chosen(*of: Any) -> exp.Select:
+        select = plain(*of)
+        for found in select.find_all(exp.Anonymous):
+            if found.expressions[0].name == steps.IDENTITY:
+                found.set("expressions", found.expressions[1:])
+        return select
+
+    monkeypatch.setattr(steps, "chosen", chosen)
+    asks = [Asked(GRADES, asked("", "cells", max_groups_per_unit=1).settings, salt) for salt in range(3)]
+    examine(tmp_path, EVENTS, asks, "1", "2", "3", terms=TERMS)
