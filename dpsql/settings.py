@@ -83,15 +83,15 @@ class Settings(Mapping[str, object]):
         return epsilon
 
     def _limit(self, name: str, value: str) -> int:
-        """A limit for every table, as far as the table's own ceiling lets it rise. Lowering a limit, and so the noise, is
-        always allowed; raising it above every ceiling is a mistake."""
+        """A limit for every table, as far as the table's own ceiling lets it rise. Lowering a limit, and so the noise,
+        is always allowed; raising it above every ceiling is a mistake."""
         if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 1 << 31:
             raise refusal("DP120", f"{name} is a whole number from 1 on", repair=f"SET {name} = 10")
         private = [t for t in self._policy.tables.values() if not t.public and not one_row_per_unit(t)]
         ceilings = [most for t in private if (most := ceiling(t, name)) is not None]
         if not ceilings or int(value) > max(ceilings):
-            most = f"at most {max(ceilings)}" if ceilings else "none"
-            raise refusal("DP402", f"the policy allows {most} for {name}", repair=f"RESET {name}")
+            allowed = f"at most {max(ceilings)}" if ceilings else "none"
+            raise refusal("DP402", f"the policy allows {allowed} for {name}", repair=f"RESET {name}")
         return int(value)
 
     def _known(self, name: str) -> str:

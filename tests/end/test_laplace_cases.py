@@ -336,7 +336,7 @@ def test_of_ten_things_five_are_not_counted(session: Session, database: Path) ->
 def test_weights_are_named_in_explain(session: Session) -> None:
     said = session.explain(query(session, "5-shares", 1))
     assert said.startswith(
-        "price: epsilon 1, delta 0\nshared by weights: people 1, adults 1, things 2, score 6, others 1\n"
+        "price: epsilon 1, delta 0\nshared by weights: people 1, adults 1, things 2, score 6; 1 for what is not named\n"
     )
     for scale in ("10", "25", "50"):
         assert f"discrete Laplace of scale {scale}\n" in said

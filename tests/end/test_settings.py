@@ -270,7 +270,7 @@ def test_weights_share_epsilon(session: Session) -> None:
     assert set(shares(session, THREE).values()) == {Fraction(1, 3)}
     session.execute("SET weights = 'n: 4, people: 2, minutes: 1'")
     assert shares(session, THREE) == {"n": Fraction(4, 7), "people": Fraction(2, 7), "minutes": Fraction(1, 7)}
-    assert "\nshared by weights: n 4, people 2, minutes 1, others 1\n" in session.explain(THREE)
+    assert "\nshared by weights: n 4, people 2, minutes 1; 1 for what is not named\n" in session.explain(THREE)
     session.execute("SET weights = 'minutes: 0.5'")  # the others have 1
     assert shares(session, THREE) == {"n": Fraction(2, 5), "people": Fraction(2, 5), "minutes": Fraction(1, 5)}
     session.execute("SET weights = 'n: 4000, people: 2000, minutes: 1000'")  # proportions are what counts
