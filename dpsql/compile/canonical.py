@@ -18,7 +18,7 @@ from dpsql.compile.essence import UNITS
 from dpsql.compile.scan import STRICT_NUMBER, tokenize
 from dpsql.errors import Error, Span, refusal
 
-MAX_NODES = 60_000
+MAX_NODES = 40_000
 """Nodes one parse may make. sqlglot tries some forms twice, so that `JOIN t JOIN t ...` doubles with each join."""
 
 MAX_TREE_DEPTH = 150

@@ -110,20 +110,21 @@ def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | N
         raise _broken("a text does not say what its tree says")
     check_shape(again)
     public.check_public(again)
-    _check_names(again)
-    _check_tables(again, tables)
-    called = _called(tokens, again)
+    nodes = list(again.walk())
+    _check_names(nodes)
+    _check_tables(nodes, tables)
+    called = _called(tokens, nodes)
     unknown = called - (public.FUNCTIONS.keys() if functions is None else functions)
     if unknown:
         raise _broken(f"a text calls {min(unknown)}")
-    for node in again.walk():
+    for node in nodes:
         called.update(_OPERATORS.get(type(node), ()))
     return SealedSql(text, tables, frozenset(called))
 
 
-def _check_names(tree: exp.Query) -> None:
+def _check_names(nodes: list[exp.Expr]) -> None:
     """sqlglot writes a name that is not quoted, and a bare word, as it is: it must be one word (or end a frame)."""
-    for node in tree.walk():
+    for node in nodes:
         bare = isinstance(node, exp.Var | exp.Anonymous) or (isinstance(node, exp.Identifier) and not node.quoted)
         if isinstance(node, exp.Var) and node.this in ("CURRENT ROW", "NO OTHERS"):
             continue
@@ -131,9 +132,9 @@ def _check_names(tree: exp.Query) -> None:
             raise _broken("a name is neither quoted nor one word")
 
 
-def _check_tables(tree: exp.Query, tables: frozenset[str]) -> None:
-    for table in tree.find_all(exp.Table):
-        if not isinstance(table.this, exp.Identifier):
+def _check_tables(nodes: list[exp.Expr], tables: frozenset[str]) -> None:
+    for table in nodes:
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             continue  # a table function: its call is checked with the functions
         name = f"{table.db}.{table.name}" if table.db else table.name
         if table.catalog or (name not in tables and not (not table.db and _is_cte(table))):
@@ -151,7 +152,7 @@ def _is_cte(table: exp.Table) -> bool:
     return False
 
 
-def _called(tokens: list[Token], tree: exp.Query) -> set[str]:
+def _called(tokens: list[Token], nodes: list[exp.Expr]) -> set[str]:
     """The words before a parenthesis, in lower case, but keywords, and names whose columns are being named: t(a, b)."""
     called: Counter[str] = Counter()
     for before, token in pairwise(tokens):
@@ -159,8 +160,13 @@ def _called(tokens: list[Token], tree: exp.Query) -> set[str]:
             quoted = before.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
             if not quoted and before.text.upper() not in _NO_CALLS:
                 called[before.text.lower()] += 1
-    for alias in tree.find_all(exp.TableAlias):
-        if alias.columns and isinstance(alias.this, exp.Identifier) and not alias.this.quoted:
+    for alias in nodes:
+        if (
+            isinstance(alias, exp.TableAlias)
+            and alias.columns
+            and isinstance(alias.this, exp.Identifier)
+            and not alias.this.quoted
+        ):
             called[alias.name.lower()] -= 1
     return {name for name, times in called.items() if times > 0}
 

@@ -30,7 +30,7 @@ MAX_RUN = 20
 """Operators and keywords in a row without an operand: `NOT NOT NOT ...` and `- - - ...` recurse without brackets."""
 
 MAX_CHAIN = 100
-"""Links of `x[1][1]...` or `a -> b -> ...`, and joins: these recurse too."""
+"""Links of `x[1][1]...`, `x.f().f()...` or `a -> b -> ...`, and joins: these recurse, or are copied at each link."""
 
 STRICT_NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 """What a number looks like. sqlglot's tokenizer also lets `1e`, `1e0.5` and the first half of `1e0+1e0` pass."""
@@ -61,6 +61,7 @@ _CLOSERS = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType
 _OPERANDS = STRINGS | _CLOSERS
 _OPERANDS |= {TokenType.NUMBER, TokenType.IDENTIFIER, TokenType.VAR, TokenType.COMMA, TokenType.STAR}
 _LINKS = {TokenType.ARROW, TokenType.DARROW, TokenType.JOIN}
+_LINKED = {(TokenType.R_BRACKET, TokenType.L_BRACKET), (TokenType.R_PAREN, TokenType.DOT)}
 
 _UNUSUAL = re.compile(r"[^\t\n\r\x20-\x7e]")
 NEVER = re.compile("[\x00\ud800-\udfff]")
@@ -108,7 +109,7 @@ def _refuse_depth(tokens: Sequence[Token]) -> None:
         elif kind in _CLOSERS and depth:
             depth -= 1
         run = 0 if kind in _OPERANDS else run + 1
-        if kind in _LINKS or (kind is TokenType.L_BRACKET and previous is TokenType.R_BRACKET):
+        if kind in _LINKS or (previous, kind) in _LINKED:
             links += 1
         if depth > MAX_DEPTH or run > MAX_RUN or links > MAX_CHAIN:
             raise refusal(
