@@ -108,7 +108,10 @@ def _refuse_depth(tokens: Sequence[Token]) -> None:
             depth += 1
         elif kind in _CLOSERS and depth:
             depth -= 1
-        run = 0 if kind in _OPERANDS else run + 1
+        if kind in _OPERANDS:
+            run = 0
+        elif kind not in _OPENERS:
+            run += 1
         if kind in _LINKS or (previous, kind) in _LINKED:
             links += 1
         if depth > MAX_DEPTH or run > MAX_RUN or links > MAX_CHAIN:
