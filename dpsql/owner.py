@@ -20,31 +20,42 @@ def prepare(
 ) -> str:
     """Make the snapshot of a policy; returns the report, which speaks of private data and is the owner's alone."""
     loaded = load_policy(policy)
-    if database is None:
-        raise refusal("DP302", "name the database file to prepare from", repair="dpsql prepare POLICY DATABASE")
-    _, report = snapshots.prepare(loaded, Path(database), refresh=refresh, progress=progress)
+    _, report = snapshots.prepare(loaded, _database(loaded, database), refresh=refresh, progress=progress)
     return report.render()
+
+
+def _database(policy: Policy, database: str | Path | None) -> Path | None:
+    """The database, where the policy needs one. Raises DP302 where one is missing, or none is read."""
+    needed = any(not table.reads_files for table in policy.tables.values())
+    if needed and database is None:
+        raise refusal("DP302", "name the database file to prepare from", repair="dpsql prepare POLICY DATABASE")
+    if not needed and database is not None:
+        reason = "every table of this policy is read from files: no database is used"
+        raise refusal("DP302", reason, repair="leave the database out, or the source of a table")
+    return None if database is None else Path(database)
 
 
 def snapshot_for(policy: Policy, database: str | Path | None, how: str) -> Snapshot:
     """The snapshot to answer from: the one that exists, else (how = "auto") a new one. Raises DP304, DP305."""
     found = snapshots.find(policy)
+    if database is not None:
+        _database(policy, database)
     if found is not None:
-        if database is not None and Path(database).resolve() != Path(found.source):
+        if database is not None and str(Path(database).expanduser().resolve()) != found.source:
             reason = "the snapshot of this account was made from another database"
             raise refusal("DP304", reason, repair="name that database, or make it anew with `dpsql prepare --refresh`")
         return found
-    if how == "required" or database is None:
+    if how == "required" or (database is None and any(not table.reads_files for table in policy.tables.values())):
         reason = f'no snapshot exists for the account "{policy.budget.account}"'
         raise refusal(
             "DP305", reason, repair="make it with `dpsql prepare POLICY DATABASE`, or connect with a database"
         )
-    made, _ = snapshots.prepare(policy, Path(database))
+    made, _ = snapshots.prepare(policy, None if database is None else Path(database))
     return made
 
 
 def open_account(policy: Policy, snapshot: Snapshot, ledger: str | Path | None) -> Ledger:
-    """The policy's account over the snapshot's source. One budget for all analysts."""
+    """The policy's account over the snapshot's sources. One budget for all analysts."""
     budget = policy.budget
     return Ledger.open(
         Path(ledger) if ledger is not None else None,
@@ -53,7 +64,7 @@ def open_account(policy: Policy, snapshot: Snapshot, ledger: str | Path | None) 
         delta=budget.delta,
         composition=budget.composition,
         unit=policy.unit,
-        sources=[snapshot.source],
+        sources=list(snapshot.sources),
         analyst=None,
     )
 
@@ -82,7 +93,7 @@ def open_account_anew(
         delta=budget.delta,
         composition=budget.composition,
         unit=loaded.unit,
-        sources=[snapshot.source],
+        sources=list(snapshot.sources),
         analyst=None,
     )
     try:

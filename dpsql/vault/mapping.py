@@ -127,7 +127,8 @@ def identity(source: str, declared: str) -> tuple[str, str]:
     if declared in _INTEGERS and declared != "UHUGEINT":
         return (f"CAST({source} AS HUGEINT)" if declared in _WIDE else f"CAST({source} AS BIGINT)"), "integer"
     kind = snapshot_type(declared)
-    if kind.kind is Kind.DOUBLE or (kind.kind is Kind.TIMESTAMP and declared != "TIMESTAMP"):
+    exact = declared in ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")  # of microseconds, as the snapshot is
+    if kind.kind is Kind.DOUBLE or (kind.kind is Kind.TIMESTAMP and not exact):
         raise Unfit(f"a value of type {declared} cannot identify a row or unit; make a view that casts it to VARCHAR")
     family = "UUID" if declared == "UUID" else str(kind)
     return _mapped(source, declared), family

@@ -12,7 +12,7 @@ from typing import Any
 from dpsql.policy.facts import Kind, PublicFacts, SqlType, TableFacts
 from dpsql.vault.report import Report
 
-FORMAT = 1
+FORMAT = 2
 """Changes when the files of a snapshot mean something else; older snapshots are then not found."""
 
 _FILES = ("private.duckdb", "public.duckdb", "report.json")
@@ -21,14 +21,16 @@ _FILES = ("private.duckdb", "public.duckdb", "report.json")
 @dataclass(frozen=True, slots=True)
 class Record:
     """digest: of the policy. sequence: a later snapshot of the account has a larger one. created: seconds since 1970.
-    source, stamp: the database, and its size and time of change when it was read."""
+    source: the database, or "". sources: where its private rows come from, which the account belongs to. stamps: size
+    and time of change of each file that was read."""
 
     facts: PublicFacts
     digest: str
     sequence: int
     created: float
     source: str
-    stamp: tuple[int, int]
+    sources: tuple[str, ...]
+    stamps: Mapping[str, tuple[int, int]]
 
 
 def save(folder: FilePath, record: Record, report: Report) -> None:
@@ -41,7 +43,8 @@ def save(folder: FilePath, record: Record, report: Report) -> None:
         "sequence": record.sequence,
         "created": record.created,
         "source": record.source,
-        "stamp": list(record.stamp),
+        "sources": list(record.sources),
+        "stamps": {path: list(stamp) for path, stamp in record.stamps.items()},
         "tables": {name: _from_table(table) for name, table in record.facts.tables.items()},
     }
     (folder / "facts.json").write_text(json.dumps(data, indent=1), encoding="utf-8")
@@ -56,14 +59,15 @@ def load_record(folder: FilePath) -> Record | None:
         if data["format"] != FORMAT or data["snapshot"] != folder.name:
             return None
         tables = {str(name): _to_table(table) for name, table in data["tables"].items()}
-        size, changed = data["stamp"]
+        stamps = {str(path): (int(size), int(changed)) for path, (size, changed) in data["stamps"].items()}
         return Record(
             PublicFacts(folder.name, tables),
             str(data["digest"]),
             int(data["sequence"]),
             float(data["created"]),
             str(data["source"]),
-            (int(size), int(changed)),
+            tuple(map(str, data["sources"])),
+            stamps,
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None

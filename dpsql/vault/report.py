@@ -44,18 +44,25 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole snapshot. source_changed: the database file is no longer what it was when the snapshot was made."""
+    """The whole snapshot. source: the database, or "" where all is read from files. source_changed: what was read is
+    no longer what it was when the snapshot was made. changes: what changed, by size and time alone: since then, or,
+    in the report of a new snapshot, since the one before."""
 
     tables: tuple[TableReport, ...]
     source: str = ""
     seconds: float = 0.0
     source_changed: bool = False
+    changes: tuple[str, ...] = ()
 
     def render(self) -> str:
         """As text for the owner's terminal."""
         lines = [line for table in self.tables for line in table.lines()]
         if self.source_changed:
-            lines.append("the database has changed since; `dpsql prepare --refresh` makes a new snapshot")
+            what = "the database has" if self.source else "the files have"
+            lines.append(f"{what} changed since; `dpsql prepare --refresh` makes a new snapshot")
+        elif self.changes:
+            lines.append("changed since the snapshot before:")
+        lines += [f"  {change}" for change in self.changes]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, object]:

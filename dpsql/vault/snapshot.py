@@ -20,9 +20,10 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path as FilePath
 
 import duckdb
@@ -30,26 +31,38 @@ import duckdb
 from dpsql.errors import Error, refusal
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Policy
+from dpsql.vault.files import Files, find_files
 from dpsql.vault.interrupts import is_interrupt
 from dpsql.vault.materialise import PRIVATE, PUBLIC, Progress, make_tables
 from dpsql.vault.record import Record, load_record, load_report, save
 from dpsql.vault.report import Report
-from dpsql.vault.source import CATALOG, attach, find_tables
+from dpsql.vault.source import CATALOG, attach, find_tables, mismatch
 
 owner = logging.getLogger("dpsql.owner")
 owner.addHandler(logging.NullHandler())
 
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+MEMORY_LIMIT = "1400MiB"
+"""Of the engine while a snapshot is made, so that the process stays within 2 GiB; what is larger goes to disk."""
+
+THREADS = 8
+"""At most: each takes memory of its own."""
+
+_WORK = "work"
+"""The catalog of the file that holds tables on the way."""
+
 _BUILDING, _REMOVING, _SPILL = ".building-", ".removing-", ".spill-"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One complete snapshot. facts: what the planner may know of it. source: the database it was made from."""
+    """One complete snapshot. facts: what the planner may know of it. source: the database it was made from, or "".
+    sources: the files and folders from which its private rows come."""
 
     folder: FilePath
     facts: PublicFacts
     source: str
+    sources: tuple[str, ...]
 
     @property
     def private(self) -> FilePath:
@@ -90,14 +103,15 @@ def find(policy: Policy) -> Snapshot | None:
             "the snapshot was made under another version of this policy",
             repair="`dpsql prepare --refresh` makes a new one",
         )
-    return Snapshot(folder, record.facts, record.source)
+    return Snapshot(folder, record.facts, record.source, record.sources)
 
 
 def prepare(
-    policy: Policy, database: FilePath, *, refresh: bool = False, progress: Progress | None = None
+    policy: Policy, database: FilePath | None, *, refresh: bool = False, progress: Progress | None = None
 ) -> tuple[Snapshot, Report]:
-    """The snapshot of this policy, made from the database where there is none yet or `refresh` asks for a new one;
-    older ones are then removed. progress: called with a table's name and the share that is done.
+    """The snapshot of this policy, made from the database and the files it names where there is none yet or `refresh`
+    asks for a new one; older ones are then removed. database: None where every table reads files. progress: called
+    with a table's name and the share that is done.
 
     Raises PolicyError: DP302 where database and policy do not match, DP304 where the snapshot there is was made under
     another policy, DP303 for any other failure.
@@ -106,11 +120,14 @@ def prepare(
     try:
         with _locked(home):
             _sweep(home)
+            before = _newest(home)
             ready = None if refresh else find(policy)
+            made = ready is None
             if ready is None:
-                ready = _make(policy, database.expanduser().resolve(), home, progress or _quiet)
+                where = None if database is None else database.expanduser().resolve()
+                ready = _make(policy, where, home, progress or _quiet)
             _remove_others(home, ready.folder)
-            return ready, _report(ready.folder)
+            return ready, _report(policy, ready.folder, before[1] if made and before else None)
     except OSError as error:
         owner.error("snapshot of account %s: %s", policy.budget.account, error.strerror)
         raise _failed() from None
@@ -124,7 +141,7 @@ def _failed() -> Error:
     return refusal("DP303", "the snapshot could not be made; the owner's log says more")
 
 
-def _make(policy: Policy, database: FilePath, home: FilePath, progress: Progress, salt: bytes = b"") -> Snapshot:
+def _make(policy: Policy, database: FilePath | None, home: FilePath, progress: Progress, salt: bytes = b"") -> Snapshot:
     """Builds beside, then renames. The caller holds the lock."""
     started = time.monotonic()
     identifier = secrets.token_hex(8)
@@ -137,29 +154,39 @@ def _make(policy: Policy, database: FilePath, home: FilePath, progress: Progress
         progress(name, share)
 
     try:
-        seen = _stamp(database)
+        problems: list[str] = []
+        files = find_files(policy, problems)
+        if database is None and any(not table.reads_files for table in policy.tables.values()):
+            problems.append("no database is named, and not every table has a file as its source")
+        if problems:
+            raise mismatch(problems)
+        seen = _stamps(database, files)
         connection = duckdb.connect(":memory:")
         try:
             _configure(connection, building)
-            attach(connection, database)
-            found = find_tables(connection, policy)
-            for name, file in ((PRIVATE, "private"), (PUBLIC, "public")):
+            if database is not None:
+                attach(connection, database)
+            found = find_tables(connection, policy, files)
+            for name, file in ((PRIVATE, "private"), (PUBLIC, "public"), (_WORK, "work")):
                 path = str(building / f"{file}.duckdb").replace("'", "''")
                 connection.execute(f"ATTACH '{path}' AS {name}")
-            tables, reports = make_tables(connection, policy, found, salt or secrets.token_bytes(32), told)
+            tables, reports = make_tables(connection, policy, found, salt or secrets.token_bytes(32), told, _WORK)
             step[0] = "writing"
-            connection.execute(f"DETACH {PRIVATE}; DETACH {PUBLIC}; DETACH {CATALOG}")
+            connection.execute(f"DETACH {PRIVATE}; DETACH {PUBLIC}; DETACH DATABASE IF EXISTS {CATALOG}")
         finally:
             connection.close()
+        for left in building.glob("work.duckdb*"):
+            left.unlink()
         shutil.rmtree(building / "temporary", ignore_errors=True)
         facts = PublicFacts(identifier, tables)
-        record = Record(facts, policy.digest, _sequence(home) + 1, time.time(), str(database), seen)
-        save(building, record, Report(reports, str(database), time.monotonic() - started))
+        source, sources = str(database or ""), _private_sources(policy, database, files)
+        record = Record(facts, policy.digest, _sequence(home) + 1, time.time(), source, sources, seen)
+        save(building, record, Report(reports, source, time.monotonic() - started))
         _flush(building)
         folder = home / identifier
         building.rename(folder)
         _sync(home)
-        return Snapshot(folder, facts, str(database))
+        return Snapshot(folder, facts, source, sources)
     except Error:
         raise
     except Exception as error:  # the engine's, the machine's or our own: the analyst may not see which
@@ -172,10 +199,12 @@ def _make(policy: Policy, database: FilePath, home: FilePath, progress: Progress
 
 
 def _configure(connection: duckdb.DuckDBPyConnection, building: FilePath) -> None:
-    """Spilling stays inside the folder; nothing is loaded from elsewhere; half of the machine's memory at most."""
+    """Spilling stays inside the folder; nothing is loaded from elsewhere; memory is bounded."""
+    threads = min(os.cpu_count() or 1, THREADS)
     spill = str(building / "temporary").replace("'", "''")
     connection.execute(
-        f"""SET temp_directory = '{spill}'; SET memory_limit = '50%'; SET preserve_insertion_order = true;
+        f"""SET temp_directory = '{spill}'; SET memory_limit = '{MEMORY_LIMIT}'; SET threads = {threads};
+        SET preserve_insertion_order = true; SET enable_progress_bar = false;
         SET autoinstall_known_extensions = false; SET autoload_known_extensions = false;
         SET python_enable_replacements = false; SET TimeZone = 'UTC'"""
     )
@@ -256,10 +285,58 @@ def _sequence(home: FilePath) -> int:
     return newest[1].sequence if newest is not None else 0
 
 
-def _report(folder: FilePath) -> Report:
+def _private_sources(policy: Policy, database: FilePath | None, files: Mapping[str, Files]) -> tuple[str, ...]:
+    """What an account belongs to: every place that private rows were read from, a folder and its files alike, so that
+    a policy over some of them finds the account of another. (Public places where there is no private table.)"""
+    private = [t for t in policy.tables.values() if not t.public] or list(policy.tables.values())
+    places: dict[str, None] = {}
+    for table in private:
+        if table.name in files:
+            places |= dict.fromkeys(map(str, (files[table.name].path, *files[table.name].resolved)))
+        elif database is not None:
+            places[str(database)] = None
+    return tuple(places)
+
+
+def _report(policy: Policy, folder: FilePath, before: Record | None) -> Report:
+    """The report of a snapshot. before: the one that it takes the place of, if it is new."""
     record = load_record(folder)
-    changed = record is None or _stamp(FilePath(record.source)) != record.stamp
-    return load_report(folder, source_changed=changed)
+    if record is None:
+        return load_report(folder, source_changed=True)
+    if before is not None:
+        return replace(load_report(folder, source_changed=False), changes=_changes(before.stamps, record.stamps))
+    changes = _changes(
+        record.stamps, _stamps(FilePath(record.source) if record.source else None, find_files(policy, []))
+    )
+    return replace(load_report(folder, source_changed=bool(changes)), changes=changes)
+
+
+def _changes(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
+    """What the owner may want to know of the files themselves; nobody looks into them."""
+    found = []
+    for path in sorted(before.keys() | after.keys()):
+        old, new = before.get(path, _NOTHING), after.get(path, _NOTHING)
+        if old == new:
+            continue
+        if _NOTHING in (old, new):
+            found.append(f"{path}: is {'new' if old == _NOTHING else 'gone'}")
+        else:
+            found.append(f"{path}: {_told(old)}, now {_told(new)}")
+    return tuple(found)
+
+
+def _told(stamp: tuple[int, int]) -> str:
+    changed = datetime.fromtimestamp(stamp[1] / 1e9, UTC)
+    return f"{stamp[0]:,} bytes of {changed:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _stamps(database: FilePath | None, files: Mapping[str, Files]) -> dict[str, tuple[int, int]]:
+    """By path: the database, and every file that a table reads."""
+    paths = {file for one in files.values() for file in one.resolved} | ({database} if database else set())
+    return {str(path): _stamp(path) for path in sorted(paths)}
+
+
+_NOTHING = (0, 0)
 
 
 def _stamp(database: FilePath) -> tuple[int, int]:
@@ -267,7 +344,7 @@ def _stamp(database: FilePath) -> tuple[int, int]:
     try:
         status = database.stat()
     except OSError:
-        return (0, 0)
+        return _NOTHING
     return (status.st_size, status.st_mtime_ns)
 
 

@@ -1,13 +1,14 @@
-"""Opens the owner's database, read-only, and finds in it what the policy names.
+"""Opens the owner's database, read-only, and finds in it, or in files, what the policy names.
 
-Promise: whatever does not fit is told to the owner at once, in words of names and types (DP302); no row is read.
+Promise: whatever does not fit is told to the owner at once, in words of names and types (DP302); no row is read, but
+those of CSV files, for the types that they have.
 Rules about rows are `materialise`'s. The engine's own words never leave: they can quote values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
 import duckdb
@@ -15,6 +16,7 @@ import duckdb
 from dpsql.errors import Error, nearest, refusal
 from dpsql.policy.facts import Kind
 from dpsql.policy.model import Path, Policy, Table
+from dpsql.vault.files import Files, described
 from dpsql.vault.mapping import Reading, Unfit, hidden, identity, listed, quoted
 
 CATALOG = "src"
@@ -31,12 +33,12 @@ _NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One policy table as it is in the database; all SQL speaks of its rows under the alias `s`.
+    """One policy table as it is at its source; all SQL speaks of its rows under the alias `s`.
 
-    relation: its qualified name. number: the SQL that numbers its rows, or "" where nothing does (a view).
+    relation: its qualified name. number: the SQL that numbers its rows, or "" where nothing does (a view, files).
     used: every source column that is read. columns: the listed ones. key: what the key compares.
     unit: the own unit's (SQL, family), or None. via, target: the SQL of the path's columns, and of the key by which
-    tables below reach this one.
+    tables below reach this one. unreadable: what to tell the owner where the files cannot be read to their end.
     """
 
     table: Table
@@ -48,11 +50,12 @@ class Found:
     unit: tuple[str, str] | None
     via: tuple[str, ...]
     target: tuple[str, ...]
+    unreadable: str = ""
 
 
 def mismatch(problems: list[str]) -> Error:
     """DP302 with every problem, one on a line."""
-    return refusal("DP302", "the database does not match the policy:\n" + "\n".join(f"  - {p}" for p in problems))
+    return refusal("DP302", "the data do not match the policy:\n" + "\n".join(f"  - {p}" for p in problems))
 
 
 def attach(connection: duckdb.DuckDBPyConnection, database: FilePath) -> None:
@@ -82,13 +85,22 @@ def attach(connection: duckdb.DuckDBPyConnection, database: FilePath) -> None:
         raise mismatch([f"{database}: {why}"]) from None
 
 
-def find_tables(connection: duckdb.DuckDBPyConnection, policy: Policy) -> dict[str, Found]:
-    """Every policy table, private parents before the tables that reach their unit through them.
-    Raises PolicyError (DP302) with all that does not fit."""
+def find_tables(
+    connection: duckdb.DuckDBPyConnection, policy: Policy, files: Mapping[str, Files] | None = None
+) -> dict[str, Found]:
+    """Every policy table, private parents before the tables that reach their unit through them. files: of the tables
+    that read some. Raises PolicyError (DP302) with all that does not fit."""
     problems: list[str] = []
     names = _names(connection)
     declared: dict[str, tuple[str, bool, dict[str, tuple[str, str]]]] = {}
     for table in policy.tables.values():
+        if files is not None and table.name in files:
+            read = files[table.name].columns(connection, table.name, _needed(table))
+            if isinstance(read, list):
+                problems += read
+            else:
+                declared[table.name] = (read.relation, True, {c.lower(): (c, type_) for c, type_ in read.columns})
+            continue
         place = _locate(table, names, problems)
         if place is not None:
             relation, is_view = place
@@ -100,7 +112,9 @@ def find_tables(connection: duckdb.DuckDBPyConnection, policy: Policy) -> dict[s
     found: dict[str, Found] = {}
     for table in policy.tables.values():
         if table.name in declared:
-            found[table.name], families[table.name] = _read(table, *declared[table.name], targets, problems)
+            one, families[table.name] = _read(table, *declared[table.name], targets, problems)
+            unreadable = f"{table.name}: {files[table.name].unreadable()}" if files and table.name in files else ""
+            found[table.name] = replace(one, unreadable=unreadable)
     if len(found) == len(policy.tables):
         _check_paths(found, families, problems)
         _check_references(found, problems)
@@ -138,11 +152,16 @@ def _types(
 ) -> dict[str, tuple[str, str]] | None:
     """Column name, lower-cased -> (its name, its type)."""
     try:
-        rows = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
+        return {name.lower(): (name, declared) for name, declared in described(connection, relation)}
     except duckdb.Error:
         problems.append(f"{table.name}: {table.source} is a view that DuckDB cannot read")
         return None
-    return {name.lower(): (name, declared) for name, declared, *_ in rows}
+
+
+def _needed(table: Table) -> frozenset[str]:
+    """The source columns that the table is made from, lower-cased."""
+    unit = table.unit.via if isinstance(table.unit, Path) else () if table.unit is None else (table.unit,)
+    return frozenset(name.lower() for name in (*table.columns, *table.key, *unit))
 
 
 def _read(
