@@ -48,7 +48,7 @@ def read(tokens: list[Token], text: str) -> exp.Query:
     tree: exp.Expr | None = trees[0]
     if isinstance(tree, exp.Values):
         tree = exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
-    if not isinstance(tree, exp.Query):
+    if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         what = type(tree).__name__.upper() if tree is not None else "EMPTY"
         raise refusal("DP103", f"dpsql does not run {what} statements", repair="dpsql only reads: ask a SELECT")
     return tree
@@ -176,6 +176,11 @@ def check_shape(tree: exp.Query) -> exp.Query:
                 if not (node.is_string or STRICT_NUMBER.fullmatch(node.this)):
                     raise refusal("DP101", "this is not a number", repair="put blanks around operators")
                 continue
+            if isinstance(node, exp.DML | exp.DDL | exp.Command):
+                what = type(node).__name__.upper()
+                raise refusal("DP103", f"dpsql does not run {what} statements", repair="dpsql only reads: ask a SELECT")
+            if isinstance(node, exp.Select) and not node.expressions:
+                raise refusal("DP101", "a SELECT without columns", repair="write what to select; * is all")
             unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")
             if unit is not None and not is_unit(unit):
                 repair = "write 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'"

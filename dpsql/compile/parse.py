@@ -54,33 +54,46 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
     numbered, slots = number(tokens)
     literals = literals_for(slots, parameters)
     first = plain(put(check_shape(read(numbered, text)), literals, slots))
-    tree, canonical, pairs = _settle(first)
-    lost, invented = essence.compare(
-        numbered, tokenize(canonical), {name: tokenize(write(literal)) for name, literal in literals.items()}
-    )
+    spelled = {name: tokenize(write(literal)) for name, literal in literals.items()}
+    settled = _settle(first)
+    lost, invented = essence.compare(numbered, tokenize(settled.text), spelled)
     if lost or invented:
         raise _unfaithful(lost, invented, tokens, first)
-    _place(pairs, tokens)
-    return Parsed(tree, text)
+    if settled.unlike is not None:
+        reason = "dpsql cannot be sure that this is read as it is meant"
+        repair = "put parentheses around its parts, or write it in another way"
+        raise refusal("DP106", reason, span=span_of(settled.unlike), repair=repair)
+    _place(settled.pairs, tokens)
+    return Parsed(settled.tree, text)
 
 
-def _settle(first: exp.Query) -> tuple[exp.Query, str, list[Pair]]:
-    """The tree that reads back as itself, its text, and its nodes beside those of the first reading. All readings must
-    be alike: where one is not, parentheses were lacking, or sqlglot writes something else than it read."""
-    span = None
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A tree that reads back as itself, its text, and its nodes beside those of the first reading; or, `unlike` set,
+    the text that came nearest and the node of the first reading that comes back as something else."""
+
+    tree: exp.Query
+    text: str
+    pairs: list[Pair]
+    unlike: exp.Expr | None = None
+
+
+def _settle(first: exp.Query) -> _Settled:
+    """All readings must be alike. Where one is not, parentheses were lacking (they are put in and all is tried again),
+    or sqlglot writes something else than it read."""
+    unlike: exp.Expr = first
     for start in (first, wrapped(first)):
         tree, text = start, write(start)
         for _ in range(MAX_ROUNDS):
             again = _reread(text)
             pairs = alike(again, first)
             if not isinstance(pairs, list):
-                span = span_of(pairs)
+                unlike = pairs
                 break
             if same(tree, again):
-                return again, text, pairs
+                return _Settled(again, text, pairs)
             tree, text = again, write(again)
-    reason = "dpsql cannot be sure that this is read as it is meant"
-    raise refusal("DP106", reason, span=span, repair="put parentheses around its parts, or write it in another way")
+    return _Settled(first, write(first), [], unlike)
 
 
 def _reread(text: str) -> exp.Query:

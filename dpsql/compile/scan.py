@@ -189,13 +189,13 @@ def _refuse_joined_tokens(text: str, tokens: Sequence[Token]) -> None:
             raise refusal(
                 "DP101", "this is not a number", span=span_of_token(token), repair="put blanks around operators"
             )
-    for before, token in pairwise(tokens):
-        if (
-            before.end + 1 == token.start
-            and before.text != "$"
-            and _in_word(text[before.end])
-            and _in_word(text[token.start])
-        ):
+    for i, (before, token) in enumerate(pairwise(tokens)):
+        if before.end + 1 != token.start or before.text == "$":
+            continue
+        words = _in_word(text[before.end]) and _in_word(text[token.start])
+        point = before.token_type is TokenType.NUMBER and token.token_type is TokenType.DOT  # 1.2.3
+        field = before.token_type is TokenType.DOT and token.token_type is TokenType.NUMBER  # a.1, but not .1
+        if words or point or (field and i and text[before.start - 1] not in " \t\r\n(,[+-*/%=<>"):
             at = Span(before.start, token.end + 1)
             raise refusal("DP101", "two words run into each other", span=at, repair="put a blank between them")
 
