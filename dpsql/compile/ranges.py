@@ -200,7 +200,7 @@ def joined(branches: Sequence[Facts], type_: SqlType, *, nullable: bool) -> Fact
 
 
 def step_of(facts: Facts) -> Fraction | None:
-    """The grid that an expression's values lie on, as far as it is known; 0 for the literal 0, which is on all grids."""
+    """The grid that an expression's values lie on, as far as it is known; 0 for the literal 0, which is on all."""
     if facts.type.kind is not Kind.DOUBLE:
         return Fraction(1, 10**facts.type.scale) if facts.is_numeric else None
     if facts.step is None and facts.domain is not None and len(facts.domain) == 1:

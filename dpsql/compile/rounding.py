@@ -73,7 +73,9 @@ def rounded(a: Scalar, places: int, span: Span | None) -> Scalar:
     ends = ends_of(lambda i: monotone(i, lambda x: _half_away(x, unit)), a)
     type_ = INTEGER
     if kind is Kind.DECIMAL:
-        type_ = decimal(a.facts.type.width if scale else min(MAX_DIGITS, a.facts.type.width + 1), max(0, places))
+        width = a.facts.type.width
+        grows = not scale and -places <= width  # 95 becomes 100; to a unit beyond all digits there is only 0
+        type_ = decimal(min(MAX_DIGITS, width + grows), max(0, places))
     if digits(ends[1], type_.scale) > (type_.width or MAX_DIGITS) or _half_away(unit / 2, unit) > 10**MAX_DIGITS:
         return rounded(convert(a, DOUBLE), places, span)
     a = roomy(a, ends[1])
