@@ -1,7 +1,9 @@
 """Golden files: a statement, then the refusal it meets or the plan and both SQLs it becomes.
 
-Cases of a file are divided by a line `====`; within one, `----` divides the statement from what dpsql says of it. A first
-line `# ...` is a title. `pytest tests/compile/test_golden.py --update` writes what is said now.
+Cases of a file are divided by a line `====`; within one, `----` divides the statement from what dpsql says of it. A
+first line `# ...` is a title; lines `SET ...;` before the statement hold for that case alone. A file `x.test` is under
+the policy `x.toml` where there is one, else under `clinic.toml`. `pytest tests/compile/test_golden.py --update` writes
+what is said now.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ FILES = sorted(FOLDER.glob("*.test"))
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
+def session(path: Path, tmp_path: Path) -> Iterator[Session]:
     database = tmp_path / "clinic.duckdb"
     with duckdb.connect(str(database)) as connection:
         connection.execute((FOLDER / "clinic.sql").read_text(encoding="utf-8"))
-    opened = open_session(FOLDER / "clinic.toml", database)
+    own = path.with_suffix(".toml")
+    opened = open_session(own if own.exists() else FOLDER / "clinic.toml", database)
     yield opened
     opened.close()
 
@@ -41,6 +44,12 @@ def read_cases(path: Path) -> list[tuple[str, str, str]]:
 
 def said_of(session: Session, statement: str) -> str:
     """EXPLAIN's text, or the refusal."""
+    first, more, rest = statement.partition(";\n")
+    if more and first.startswith("SET"):
+        session.execute(first)
+        said = said_of(session, rest)
+        session.execute("RESET ALL")
+        return said
     try:
         if statement.startswith("SET"):
             return str(session.execute(statement).table.to_pylist())
