@@ -120,7 +120,7 @@ def tested(node: exp.Expr, name: str, a: Scalar, part: Scalar, span: Span | None
     )
     domain, _ = mapped(lambda s, t: test(str(s), str(t)), [a.facts, part.facts])
     if isinstance(node, exp.Anonymous):
-        tree: exp.Expr = exp.Anonymous(this=name, expressions=[a.tree, part.tree])
+        tree: exp.Expr = exp.Anonymous(this=name.upper(), expressions=[a.tree, part.tree])
     else:
         tree = type(node)(this=a.tree, expression=part.tree)
     facts = facts_of(BOOLEAN, domain=domain or None, nullable=a.facts.nullable or part.facts.nullable)
@@ -201,7 +201,9 @@ def float_test(node: exp.Expr, name: str, a: Scalar, span: Span | None) -> Scala
         raise refusal("DP232", f"{name} needs a number and is given {words(a.facts)}", span=a.span)
     domain = [name == "isfinite"] if held(a.facts).is_bounded else None
     tree = (
-        exp.Anonymous(this=name, expressions=[a.tree]) if isinstance(node, exp.Anonymous) else type(node)(this=a.tree)
+        exp.Anonymous(this=name.upper(), expressions=[a.tree])
+        if isinstance(node, exp.Anonymous)
+        else type(node)(this=a.tree)
     )
     return Scalar(tree, facts_of(BOOLEAN, domain=domain, nullable=a.facts.nullable), span)
 

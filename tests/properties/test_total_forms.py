@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
+from dpsql.compile.gate import seal
 from dpsql.compile.ir import Facts
 from dpsql.compile.ranges import Interval, bound_of, held, is_huge, known
 from dpsql.compile.scalars import finite, lower_scalar, narrow
@@ -108,6 +109,7 @@ def check(engines: Engines, text: str, reference: str, *, nested: bool) -> None:
     scalar = lower_scalar(bound(text), scope())
     sql = scalar.tree.sql(dialect="duckdb")
     assert bound(sql) == scalar.tree, f"{sql} reads back as another tree"
+    seal(exp.select(exp.alias_(scalar.tree, "v")).from_(exp.table_("t", db="priv", quoted=True)), frozenset({"priv.t"}))
     first, second = (answers(engine, sql) for engine in engines)
     check_facts(first, scalar.facts, text)
     for value, other in zip(first, second, strict=True):
