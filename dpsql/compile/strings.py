@@ -200,11 +200,9 @@ def float_test(node: exp.Expr, name: str, a: Scalar, span: Span | None) -> Scala
     elif name == "isnan" or a.facts.type.kind not in (Kind.DATE, Kind.TIMESTAMP):
         raise refusal("DP232", f"{name} needs a number and is given {words(a.facts)}", span=a.span)
     domain = [name == "isfinite"] if held(a.facts).is_bounded else None
-    tree = (
-        exp.Anonymous(this=name.upper(), expressions=[a.tree])
-        if isinstance(node, exp.Anonymous)
-        else type(node)(this=a.tree)
-    )
+    tree: exp.Expr = type(node)(this=a.tree)
+    if isinstance(node, exp.Anonymous):
+        tree = exp.Anonymous(this=name.upper(), expressions=[a.tree])
     return Scalar(tree, facts_of(BOOLEAN, domain=domain, nullable=a.facts.nullable), span)
 
 
