@@ -31,16 +31,8 @@ AGGREGATES = ("COUNT", "COUNT_IF", "SUM", "AVG")
 
 def vocabulary(policy: Policy, settings: Settings) -> Vocabulary:
     """What a front end may offer while somebody types."""
-    tables = {name: visible_columns(table) for name, table in policy.tables.items()}
+    tables = {name: table.visible_columns for name, table in policy.tables.items()}
     return Vocabulary(tables, AGGREGATES + tuple(sorted(NAMES)), tuple(settings.shown()))
-
-
-def visible_columns(table: Table) -> tuple[str, ...]:
-    """The columns that statements can name; a unit column that the policy does not list can be counted."""
-    names = list(table.columns)
-    if isinstance(table.unit, str) and not table.every_row_is_a_unit and table.unit not in names:
-        names.append(table.unit)
-    return tuple(names)
 
 
 def of_lines(column: str, text: str) -> Answer:
@@ -79,7 +71,7 @@ def of_tables(policy: Policy) -> Answer:
         "kind": ["public" if t.public else f"private, per {policy.unit}" for t in tables],
         "unit": [_unit(t) for t in tables],
         "rows_per_unit": pa.array([t.max_rows_per_unit for t in tables], pa.int64()),
-        "columns": [", ".join(visible_columns(t)) for t in tables],
+        "columns": [", ".join(t.visible_columns) for t in tables],
     }
     return Answer(pa.table(rows))
 

@@ -44,7 +44,7 @@ _COMPARE: dict[type[exp.Expr], Callable[[Any, Any], bool]] = {
     exp.GT: lambda a, b: a > b,
     exp.GTE: lambda a, b: a >= b,
 }
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
     exp.NEQ: exp.NEQ,
     exp.LT: exp.GT,
@@ -52,6 +52,8 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
+"""What a comparison is with its sides exchanged."""
+
 _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -67,7 +69,7 @@ _SYMBOLS: dict[type[exp.Expr], str] = {
 def compare(node: type[exp.Expr], a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     """= <> < <= > >=, NULL where a side is."""
     if a.facts.type == TIMESTAMP and b.facts.type == DATE and constant(a) is not None:
-        a, b, node = b, a, _MIRRORED[node]
+        a, b, node = b, a, MIRRORED[node]
     if a.facts.type == DATE and b.facts.type == TIMESTAMP:
         node, b = _with_day(node, b)
     a, b = _sides(a, b, _SYMBOLS[node])

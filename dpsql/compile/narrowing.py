@@ -15,23 +15,17 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.compile.comparisons import MIRRORED
 from dpsql.compile.ir import ColumnName, Facts, Scalar, Scope, Value
 from dpsql.compile.kinds import constant, is_null, unify, value_as
 from dpsql.compile.literals import next_after
 from dpsql.compile.ranges import HeldFacts, Interval, bound_of, finite, held, how_many, hull, known
+from dpsql.compile.trees import unwrapped
 from dpsql.errors import NotSupportedError, ProgrammingError, refusal
 from dpsql.policy.facts import Kind
 
 Lower = Callable[[exp.Expr, Scope], Scalar]
 
-_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.EQ: exp.EQ,
-    exp.NEQ: exp.NEQ,
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-}
 _NEGATED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.NEQ,
     exp.NEQ: exp.EQ,
@@ -66,8 +60,7 @@ _STRICT = {
 
 def assume(scope: Scope, predicate: exp.Expr, want: bool, maybe: bool, lower: Lower) -> Scope:
     """The scope of the rows for which the predicate has the truth value `want` (or is NULL, if `maybe`)."""
-    while isinstance(predicate, exp.Paren):
-        predicate = predicate.this
+    predicate = unwrapped(predicate)
     if isinstance(predicate, exp.Not):
         return assume(scope, predicate.this, not want, maybe, lower)
     if isinstance(predicate, exp.And | exp.Or):
@@ -98,7 +91,7 @@ def _atom(scope: Scope, node: exp.Expr, want: bool, maybe: bool, lower: Lower) -
     if type(node) in _NEGATED:
         kind = type(node) if want else _NEGATED[type(node)]
         scope = _compared(scope, kind, node.this, node.expression, maybe, lower)
-        return _compared(scope, _FLIPPED[kind], node.expression, node.this, maybe, lower)
+        return _compared(scope, MIRRORED[kind], node.expression, node.this, maybe, lower)
     return scope
 
 
@@ -278,9 +271,7 @@ def _parts(node: exp.Expr) -> list[exp.Expr]:
     parts: list[exp.Expr] = []
     todo = [node]
     while todo:
-        top = todo.pop()
-        while isinstance(top, exp.Paren):
-            top = top.this
+        top = unwrapped(todo.pop())
         if type(top) is type(node):
             todo += [top.expression, top.this]
         else:
@@ -290,9 +281,8 @@ def _parts(node: exp.Expr) -> list[exp.Expr]:
 
 def _bare(node: exp.Expr) -> exp.Column | None:
     """The column that an expression is, seen through parentheses."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node if isinstance(node, exp.Column) else None
+    inner = unwrapped(node)
+    return inner if isinstance(inner, exp.Column) else None
 
 
 def _facts(scope: Scope, column: exp.Column) -> Facts:

@@ -12,7 +12,7 @@ outside.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -34,7 +34,7 @@ from dpsql.compile.blocks import (
 )
 from dpsql.compile.names import Names, Prefer
 from dpsql.compile.parse import Parsed, span_of
-from dpsql.compile.trees import from_items, is_plain_subquery, is_star, rebuild
+from dpsql.compile.trees import default_name, from_items, is_plain_subquery, is_star, rebuild
 from dpsql.errors import nearest, refusal
 from dpsql.policy.model import Policy, Table
 
@@ -84,7 +84,7 @@ class _Resolver:
             if isinstance(child, exp.Query):
                 bound = self.query(child, env)
                 if isinstance(bound, PrivateBlock) and bound.is_release:
-                    self.blocks[id(_unwrapped(child))] = bound
+                    self.blocks[id(child.unnest())] = bound
                 elif bound is not None:
                     private = True
             else:
@@ -105,7 +105,7 @@ class _Resolver:
             bound = self.query(body, inner)
             columns = tuple(c.name for c in cte.args["alias"].args.get("columns") or ())
             if isinstance(bound, PrivateBlock) and bound.is_release:
-                self.blocks[id(_unwrapped(body))] = bound
+                self.blocks[id(body.unnest())] = bound
                 bound = None
             if bound is None:
                 kept.append(cte)
@@ -120,9 +120,7 @@ class _Resolver:
         if not any(self._holds_rows(item, env) for item in from_items(node)):
             for item in node.expressions:
                 if not isinstance(item, exp.Alias) and item.find(exp.Query) is not None:
-                    item.replace(
-                        exp.alias_(item.copy(), _default_name(item), quoted=True)
-                    )  # a release will stand in it
+                    item.replace(exp.alias_(item.copy(), default_name(item), quoted=True))  # a release will stand in it
             for child in node.iter_expressions():
                 if not isinstance(child, exp.With):
                     self._public_part(child, env)
@@ -134,7 +132,7 @@ class _Resolver:
         if isinstance(node, exp.Query):
             bound = self.query(node, env)
             if bound is not None:
-                self.blocks[id(_unwrapped(node))] = bound
+                self.blocks[id(node.unnest())] = bound
             return
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             self._bind_public_table(node, env)
@@ -189,9 +187,7 @@ class _Resolver:
     def _private_select(self, node: exp.Select, env: _Environment, ctes: tuple[exp.CTE, ...]) -> PrivateBlock:
         names = Names()
         first = self._source(node.args["from_"].this, env, names)
-        joins = []
-        for join in node.args.get("joins") or ():
-            joins.append(self._join(join, env, names))
+        joins = [self._join(join, env, names) for join in node.args.get("joins") or ()]
         items = self._items(node, env, names)
         where = node.args.get("where")
         bound_where = self._expression(where.this, env, names, Prefer.COLUMN) if where else None
@@ -223,10 +219,8 @@ class _Resolver:
             cte = env.get(node.name.lower()) if not node.db else None
             if cte is None:
                 table = self._table(node)
-                visible = list(table.columns)
-                if isinstance(table.unit, str) and not table.every_row_is_a_unit and table.unit not in visible:
-                    visible.append(table.unit)
-                source = TableSource(table, self._unique(table.name), _renamed(visible, renamed), node)
+                called = _renamed(table.visible_columns, renamed)
+                source = TableSource(table, self._unique(table.name), called, node)
             elif isinstance(cte.body, PrivateBlock):
                 item_names = [i.name for i in cte.body.items]
                 called = _renamed(item_names, list(cte.columns) or renamed)
@@ -275,7 +269,7 @@ class _Resolver:
                 items += self._star(written, names)
                 continue
             tree = self._expression(written.unalias(), env, names, Prefer.COLUMN)
-            items.append(Item(written.alias or _default_name(written), tree))
+            items.append(Item(written.alias or default_name(written), tree))
             if written.alias:
                 names.aliases.setdefault(written.alias.lower(), tree)
         return items
@@ -347,7 +341,7 @@ class _Resolver:
             elif (
                 isinstance(inner, exp.Var | exp.Column)
                 and inner.name.lower() == "all"
-                and names.find(_column("all")) is None
+                and names.find(exp.column("all")) is None
             ):
                 bound += [exp.Ordered(**{**written.args, "this": i.tree.copy()}) for i in items]
                 continue
@@ -371,7 +365,7 @@ class _Resolver:
             copy = node.copy()
             bound = self.query(copy, env)
             if bound is not None:
-                self.blocks[id(_unwrapped(copy))] = bound
+                self.blocks[id(copy.unnest())] = bound
             return copy
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
             return names.bind(node, rule)
@@ -385,32 +379,13 @@ class _Resolver:
         return base if self._used[base] == 1 else self._unique(f"{base}_{self._used[base]}")
 
 
-def _column(name: str) -> exp.Column:
-    return exp.Column(this=exp.to_identifier(name))
-
-
-def _renamed(names: list[str], called: list[str]) -> tuple[tuple[str, str], ...]:
+def _renamed(names: Sequence[str], called: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """(called, actual) pairs for `AS t(a, b)`: the first columns are renamed, the rest keep their names."""
     return tuple((called[i] if i < len(called) else name, name) for i, name in enumerate(names))
 
 
 def _position(node: exp.Expr) -> int | None:
     return int(node.name) if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() else None
-
-
-def _default_name(node: exp.Expr) -> str:
-    """The name of a column without an alias: as DuckDB calls it for the common cases, else its text."""
-    if isinstance(node, exp.Column):
-        return node.name
-    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star | None):
-        return "count_star()"
-    return node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
-
-
-def _unwrapped(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Subquery):
-        node = node.this
-    return node
 
 
 def _check_reserved(root: exp.Expr) -> None:

@@ -19,15 +19,13 @@ from dpsql.compile.functions import apply, unknown
 from dpsql.compile.guards import repeatable
 from dpsql.compile.ir import Scalar, Scope
 from dpsql.compile.kinds import BOOLEAN, NULL, VARCHAR, constant_of, unify
-from dpsql.compile.literals import literal, number_of
+from dpsql.compile.literals import number_of
 from dpsql.compile.narrowing import assume
 from dpsql.compile.parse import span_of
-from dpsql.compile.ranges import finite, joined
-from dpsql.compile.trees import column
+from dpsql.compile.ranges import joined
+from dpsql.compile.trees import column, unwrapped
 from dpsql.errors import Span, refusal
 from dpsql.policy.facts import Kind
-
-__all__ = ["finite", "literal", "lower_scalar", "narrow"]
 
 _Rule = Callable[[exp.Expr, Scope], Scalar]
 
@@ -147,7 +145,7 @@ def _operator(node: exp.Expr, scope: Scope) -> Scalar:
     span = span_of(node)
     if isinstance(node, exp.Add | exp.Sub):
         sign = 1 if isinstance(node, exp.Add) else -1
-        left, right = _unwrapped(node.this), _unwrapped(node.expression)
+        left, right = unwrapped(node.this), unwrapped(node.expression)
         if isinstance(right, exp.Interval):
             return dates.moved(lower_scalar(left, scope), dates.step_of_literal(right, span_of(right)), sign, span)
         if isinstance(left, exp.Interval) and sign > 0:
@@ -164,7 +162,7 @@ def _operator(node: exp.Expr, scope: Scope) -> Scalar:
 
 def _date_add(node: exp.Expr, scope: Scope) -> Scalar:
     """date_add(d, INTERVAL 1 DAY)."""
-    step = _unwrapped(node.expression)
+    step = unwrapped(node.expression)
     if node.args.get("unit") or not isinstance(step, exp.Interval):
         raise refusal(
             "DP231", "date_add takes a date and an INTERVAL", span=span_of(node), repair="write d + INTERVAL 1 DAY"
@@ -174,12 +172,6 @@ def _date_add(node: exp.Expr, scope: Scope) -> Scalar:
 
 def _interval(node: exp.Expr, _: Scope) -> Scalar:
     raise refusal("DP231", "an INTERVAL stands beside + or - of a date, and nowhere else", span=span_of(node))
-
-
-def _unwrapped(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
 
 
 def _negate(node: exp.Expr, scope: Scope) -> Scalar:

@@ -1,4 +1,4 @@
-"""Small helpers on sqlglot trees, used by several passes. They build new trees and never change their argument."""
+"""What several passes do with sqlglot trees. Nothing here changes its argument: what is new is a new tree."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ def rebuild(node: exp.Expr, child: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
 def without_parens(node: exp.Expr) -> exp.Expr:
     """A copy without parentheses: for comparing what is meant, never for generating."""
     return cast(exp.Expr, node.copy().transform(lambda n: n.this if isinstance(n, exp.Paren) else n))
+
+
+def unwrapped(node: exp.Expr) -> exp.Expr:
+    """The node itself, without the parentheses around it."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
 
 
 def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
@@ -66,6 +73,15 @@ def shown(node: exp.Expr) -> str:
 
 def is_star(node: exp.Expr) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+
+
+def default_name(node: exp.Expr) -> str:
+    """The name of a column without an alias: as DuckDB calls it for the common cases, else its text."""
+    if isinstance(node, exp.Column):
+        return node.name
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Star | None):
+        return "count_star()"
+    return node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
 
 
 def from_items(node: exp.Select) -> list[exp.Expr]:

@@ -80,6 +80,14 @@ class Table:
         return self.unit == ROW
 
     @property
+    def visible_columns(self) -> tuple[str, ...]:
+        """The columns that statements can name; a unit column that is not listed can be counted."""
+        listed = tuple(self.columns)
+        if isinstance(self.unit, str) and not self.every_row_is_a_unit and self.unit not in listed:
+            return (*listed, self.unit)
+        return listed
+
+    @property
     def reads_files(self) -> bool:
         """Whether the source is a file or folder, and no part of a database."""
         return is_file(self.source)

@@ -16,8 +16,9 @@ from sqlglot import exp
 from dpsql.compile.arithmetic import product_type, sum_type
 from dpsql.compile.functions import _NODES, NAMES
 from dpsql.compile.ir import Facts, Scalar, Scope, Value
-from dpsql.compile.ranges import Interval, floating, held, remainder, times
-from dpsql.compile.scalars import _RULES, finite, literal, lower_scalar, narrow
+from dpsql.compile.literals import literal
+from dpsql.compile.ranges import Interval, finite, floating, held, remainder, times
+from dpsql.compile.scalars import _RULES, lower_scalar, narrow
 from dpsql.errors import Error
 from dpsql.policy.facts import Kind, SqlType
 
