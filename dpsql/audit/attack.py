@@ -33,7 +33,7 @@ def attack(rounds: int = pairs.ROUNDS, seconds: float | None = None, progress: P
             for finding, share in _all(folder, rounds, going):
                 findings += finding
                 if progress is not None:
-                    progress(f"{len(findings)} claims", share)
+                    progress(findings[-1].method if findings else "", share)
     return findings
 
 

@@ -60,6 +60,13 @@ class Question:
         """What is asked, in a few words."""
         return ", ".join(self.aggregates) + (f" ({self.strategy})" if self.strategy else "")
 
+    @property
+    def texts(self) -> list[str]:
+        """What each column is."""
+        if len(self.aggregates) == 1:
+            return [self.text]
+        return [f"{aggregate} beside {len(self.aggregates) - 1} others" for aggregate in self.aggregates]
+
 
 DEEP = (
     *(Question((a,), strategy) for strategy in STRATEGIES for a in AGGREGATES),
@@ -147,11 +154,12 @@ def audit(canaries: Canaries, questions: Sequence[Question], going: Callable[[],
             if not going():
                 break
             try:
-                scores, epsilon = ask(connection, question, canaries)
+                columns, epsilon = ask(connection, question, canaries)
             except dpsql.Error as error:
                 findings.append(_failed(question.text, error))
             else:
-                findings.append(judge(question.text, canaries.coins, scores, float(epsilon)))
+                for text, scores in zip(question.texts, columns, strict=True):
+                    findings.append(judge(text, canaries.coins, scores, float(epsilon)))
     return findings
 
 
@@ -163,11 +171,12 @@ def audit_session(canaries: Canaries, questions: Sequence[Question]) -> list[Fin
         connection.execute(f"SET epsilon = '{PART}'")
         for question in questions:
             try:
-                scores, epsilon = ask(connection, question, canaries)
+                columns, epsilon = ask(connection, question, canaries)
             except dpsql.Error as error:
                 return [_failed("a session", error)]
-            spread = statistics.pstdev(scores) or 1.0
-            together = [a + b / spread for a, b in zip(together, scores, strict=True)]
+            for scores in columns:
+                spread = statistics.pstdev(scores) or 1.0
+                together = [a + b / spread for a, b in zip(together, scores, strict=True)]
             spent += epsilon
     return [judge(f"a session of {len(questions)} statements", canaries.coins, together, float(spent))]
 
@@ -177,15 +186,16 @@ def _failed(what: str, error: dpsql.Error) -> Finding:
     return Finding(f"{what} is answered", "one run", math.inf, ONE_RUN, str(error)[:5])
 
 
-def ask(connection: dpsql.Connection, question: Question, canaries: Canaries) -> tuple[list[float], Fraction]:
-    """(the score of each canary, what the statement cost)."""
+def ask(connection: dpsql.Connection, question: Question, canaries: Canaries) -> tuple[list[list[float]], Fraction]:
+    """(the scores of all canaries by each column, what the statement cost)."""
     connection.execute(f"SET strategy = '{question.strategy}'" if question.strategy else "RESET strategy")
     columns = ", ".join(f"{a} AS c{i}" for i, a in enumerate(question.aggregates))
     cursor = connection.execute(f"SELECT place, {columns} FROM canaries GROUP BY place ORDER BY place")
-    scores = [0.0] * len(canaries.coins)
+    scores = [[0.0] * len(canaries.coins) for _ in question.aggregates]
     for place, *values in cursor.fetchall():
         if place is not None:  # rows without a group form one, too
-            scores[place // canaries.width] += question.sign * math.fsum(map(float, values))
+            for column, value in zip(scores, values, strict=True):
+                column[place // canaries.width] += question.sign * float(value)
     assert cursor.receipt is not None
     return scores, cursor.receipt.epsilon
 

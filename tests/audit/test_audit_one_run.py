@@ -1,0 +1,114 @@
+"""The one-run audit of every aggregate under every strategy, from `dpsql.connect` to the guess.
+
+False alarms: a claim is refuted at p <= 10^-8.5, and there are fewer than 90 claims here: below 3e-7 for all together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from dpsql.audit import canaries
+from dpsql.audit.canaries import AGGREGATES, BROAD, DEEP, SESSION, Canaries, Question
+from dpsql.audit.data import home as audit_home
+from dpsql.audit.report import broken, table
+from tests.audit import faults
+from tests.audit.faults import Fault
+
+FULL = Question(("COUNT(*)", "SUM(beyond)", "AVG(near)", "COUNT(DISTINCT uid)"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("canaries")
+
+
+@pytest.fixture(scope="module")
+def deep(folder: Path) -> Canaries:
+    return canaries.deep(folder / "deep", Random(20230515), "1.5")
+
+
+@pytest.fixture(autouse=True)
+def shared_home(folder: Path, home: Path) -> Iterator[None]:
+    """Snapshots are kept between the tests of this file."""
+    with audit_home(folder / "home"):
+        yield
+
+
+def test_every_aggregate_passes(deep: Canaries) -> None:
+    findings = canaries.audit(deep, DEEP)
+    assert len(findings) >= len(DEEP)
+    assert not broken(findings), table(findings)
+
+
+def test_a_whole_session_passes(deep: Canaries) -> None:
+    (finding,) = canaries.audit_session(deep, SESSION)
+    assert not finding.broken, finding
+    assert finding.claim.endswith("epsilon 2")
+
+
+def test_units_with_many_keys_pass(folder: Path) -> None:
+    findings = canaries.audit(canaries.wide(folder / "wide", Random(1), "1"), BROAD)
+    assert len(findings) == len(BROAD)
+    assert not broken(findings), table(findings)
+
+
+def test_it_would_refute_half_of_the_epsilon(folder: Path) -> None:
+    """Power: answers of epsilon 3 refute epsilon 1.5 at p <= 1e-6.
+
+    Of 500 guesses 476 are right in the mean, deviation 4.8, and 451 are enough: each of the eight fails with
+    probability below 1e-6, so that one fails is expected once in 100,000 runs, and that two do, once in 10^11.
+    """
+    made = canaries.deep(folder / "power", Random(7), "3")
+    refuted = []
+    with made.world.connect() as connection:
+        for aggregate in AGGREGATES:
+            strategy = "cells" if "DISTINCT" in aggregate else "rows"
+            ((scores,), epsilon) = canaries.ask(connection, Question((aggregate,), strategy), made)
+            assert epsilon == 3
+            assert not canaries.judge(aggregate, made.coins, scores, 3.0).broken
+            refuted.append(canaries.judge(aggregate, made.coins, scores, 1.5).doubt >= 6)
+    assert sum(refuted) >= len(AGGREGATES) - 1
+
+
+FOUND = [
+    (faults.sensitivity_off_by_two, [Question((a,), "rows") for a in AGGREGATES[:-1]]),
+    (faults.no_limit_on_rows, [Question(("COUNT(*)",), "rows")]),
+    (faults.constant_noise, [Question(("COUNT(*)",), "rows")]),
+    (faults.a_column_without_noise, [FULL]),
+]
+
+
+@pytest.mark.parametrize(("fault", "questions"), FOUND)
+def test_it_finds(fault: Fault, questions: list[Question], deep: Canaries, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise of half the scale is missed by one question with probability 1e-4, so by all seven never; the others give
+    every canary away."""
+    fault(monkeypatch)
+    findings = canaries.audit(deep, questions)
+    assert broken(findings), table(findings)
+
+
+SNAPSHOT_FAULTS = [
+    (faults.no_clamp, Question(("SUM(beyond)",))),
+    (faults.nan_is_not_clamped, Question(("SUM(odd)",))),
+    (faults.an_error_that_depends_on_data, Question(("SUM(far)",))),
+]
+
+
+@pytest.mark.parametrize(("fault", "question"), SNAPSHOT_FAULTS)
+def test_it_finds_values_that_are_not_clamped(
+    fault: Fault, question: Question, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    findings = canaries.audit(canaries.deep(folder / fault.__name__, Random(3), "1.5"), [question])
+    assert broken(findings), table(findings)
+
+
+def test_it_finds_keys_that_are_not_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every canary counts in all of its twenty groups."""
+    faults.no_limit_on_keys(monkeypatch)
+    findings = canaries.audit(canaries.wide(folder / "unlimited", Random(4), "1"), BROAD[:1])
+    assert broken(findings), table(findings)
