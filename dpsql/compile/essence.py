@@ -74,6 +74,13 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
     "LOG2": ("LOG", "=2"),
     "DATE_ADD": ("%PLUS",),
     "TODAY": ("%CURRENT_DATE",),
+    "GEN_RANDOM_UUID": ("%UUID",),
+    "LIST_CONTAINS": ("ARRAY_CONTAINS",),
+    "LIST_HAS": ("ARRAY_CONTAINS",),
+    "ARRAY_HAS": ("ARRAY_CONTAINS",),
+    "ARRAY_CONCAT": ("LIST_CONCAT",),
+    "ARRAY_CAT": ("LIST_CONCAT",),
+    "ARRAY_DISTINCT": ("LIST_DISTINCT",),
 }
 """Functions that sqlglot writes under another name, or as something else, with the same meaning in DuckDB."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from dpsql.compile.canonical import is_unit, span_of
-from dpsql.errors import Error, nearest, refusal
+from dpsql.errors import Error, Span, nearest, refusal
 
 # name, sqlglot's class for it (- where sqlglot has none), least and largest number of arguments
 _TABLE = """
@@ -36,7 +36,6 @@ regexp_replace RegexpReplace 3 4 / repeat Repeat 2 2 / replace Replace 3 3 / rev
 rpad Pad 3 3 / rtrim Trim 1 2 / sha256 SHA2 1 1 / split_part SplitPart 3 3 / starts_with StartsWith 2 2
 str_split Split 2 2 / strip_accents - 1 1 / strlen - 1 1 / strpos StrPosition 2 2 / substring Substring 2 3
 suffix - 2 2 / translate Translate 3 3 / trim Trim 1 2 / unicode Unicode 1 1 / upper Upper 1 1
-hash - 1 99
 
 age - 2 2 / century - 1 1 / date_diff DateDiff 3 3 / date_part - 2 2 / date_sub - 3 3 / date_trunc DateTrunc 2 2
 date_trunc TimestampTrunc 2 2 / datesub - 3 3 / day Day 1 1 / dayname Dayname 1 1 / dayofmonth DayOfMonth 1 1
@@ -151,14 +150,14 @@ _WORDS = frozenset(["TIES", "GROUP", "CURRENT ROW", "NO OTHERS"])
 _UNIT_FIRST = ("date_part", "date_sub", "datesub")
 
 
-def check_public(tree: exp.Expr) -> None:
-    """Refuse the first thing in `tree` that public SQL does not have here."""
+def check_public(tree: exp.Expr, also: frozenset[str] = frozenset()) -> None:
+    """Refuse the first thing in `tree` that public SQL does not have here. also: functions that dpsql itself calls."""
     for node in tree.walk():
         allowed = CONSTRUCTS.get(type(node))
         if allowed is not None:
             _check_construct(node, allowed)
         elif isinstance(node, exp.Func) and type(node) not in _WORDS_FOR:
-            _check_call(node)
+            _check_call(node, also)
         else:
             raise _no_construct(node, _word_for(node))
 
@@ -168,7 +167,8 @@ def _check_construct(node: exp.Expr, allowed: frozenset[str]) -> None:
         if value is None or value is False or value == []:
             continue
         if key not in allowed:
-            raise _no_construct(node, f"{_word_for(node)} with {key.strip('_').upper()}")
+            with_ = "" if isinstance(node, exp.DataType) else f" with {key.strip('_').upper()}"
+            raise _no_construct(node, f"{_word_for(node)}{with_}")
     words = _JOINS if isinstance(node, exp.Join) else _FRAMES if isinstance(node, exp.WindowSpec) else {}
     for key, choice in words.items():
         value = node.args.get(key)
@@ -191,8 +191,10 @@ def _is_plain_interval(node: exp.Interval) -> bool:
     return bool(parts) and len(parts) % 2 == 0 and all(is_unit(exp.var(word)) for word in parts[1::2])
 
 
-def _check_call(node: exp.Func) -> None:
+def _check_call(node: exp.Func, also: frozenset[str]) -> None:
     name = _name_of(node)
+    if name in also:
+        return
     arity = FUNCTIONS.get(name)
     if arity is None or (type(node) not in _NAMES and not isinstance(node, exp.Anonymous)):
         raise _no_function(node)
@@ -219,18 +221,29 @@ def _arguments(node: exp.Func) -> Iterator[exp.Expr]:
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, exp.Distinct):
                 yield from part.expressions
-            elif isinstance(part, exp.Expr) and not isinstance(part, exp.TableAlias) and key not in ("zone", "length"):
+            elif (
+                isinstance(part, exp.Expr)
+                and not isinstance(part, exp.TableAlias)
+                and key not in ("zone", "length", "scale")
+            ):
                 yield part
 
 
 def _no_function(node: exp.Expr) -> Error:
     name = _name_of(node) if isinstance(node, exp.Func) else "this"
     repair = f"use another function.{nearest(name, FUNCTIONS)}"
-    return refusal("DP230", f"the function {name[:40]} is not answered", span=span_of(node), repair=repair)
+    return refusal("DP230", f"the function {name[:40]} is not answered", span=_where(node), repair=repair)
 
 
 def _no_construct(node: exp.Expr, what: str) -> Error:
-    return refusal("DP240", f"{what} is not answered", span=span_of(node), repair="leave it out")
+    return refusal("DP240", f"{what} is not answered", span=_where(node), repair="leave it out")
+
+
+def _where(node: exp.Expr | None) -> Span | None:
+    """The span of a node, or of the nearest node around it that has one (types and keywords have none)."""
+    while node is not None and (span := span_of(node)) is None:
+        node = node.parent
+    return span if node is not None else None
 
 
 def _word_for(node: exp.Expr) -> str:
@@ -246,6 +259,9 @@ _WORDS_FOR: dict[type[exp.Expr], str] = {
     exp.Collate: "COLLATE",
     exp.AtTimeZone: "AT TIME ZONE",
     exp.Struct: "a struct",
+    exp.ToMap: "a map",
+    exp.Map: "a map",
+    exp.DataType: "this type",
     exp.ByteString: "a string with escapes (e'...')",
     exp.With: "a recursive WITH clause",
 }
