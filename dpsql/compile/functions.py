@@ -15,14 +15,13 @@ from sqlglot import exp
 from dpsql.compile import arithmetic, comparisons, dates, rounding, strings
 from dpsql.compile.casts import cast_to
 from dpsql.compile.guards import repeatable
-from dpsql.compile.ir import Scalar, Scope
+from dpsql.compile.ir import Lower, Scalar, Scope
 from dpsql.compile.kinds import DATE, is_null, unify
 from dpsql.compile.literals import data_type
 from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import Interval, facts_of, finite, held, joined, known
 from dpsql.errors import Error, Span, nearest, refusal
-
-Lower = Callable[[exp.Expr, Scope], Scalar]
+from dpsql.policy.facts import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,7 @@ def _extreme(call: Call) -> Scalar:
     facts = [t.facts for t in typed]
     base = joined(facts, type_, nullable=all(f.nullable for f in facts))
     certain = [f for f in facts if not f.nullable and f.domain != ()]
-    if certain and type_ == facts[0].type and base.type.kind.value not in ("VARCHAR", "BOOLEAN"):
+    if certain and type_ == facts[0].type and base.type.kind not in (Kind.VARCHAR, Kind.BOOLEAN):
         ends = [_beyond(of(base), [of(f) for f in certain], greatest) for of in (known, held)]
         domain = finite(base) if base.domain is not None else None
         if domain is not None:

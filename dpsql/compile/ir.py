@@ -11,7 +11,7 @@ Scalars are sqlglot expressions in *total form* (no input can make the engine ra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -72,6 +72,11 @@ class Scalar:
     @property
     def columns(self) -> frozenset[ColumnName]:
         return frozenset((c.table, c.name) for c in self.tree.find_all(exp.Column))
+
+
+def is_same(one: Scalar | None, other: Scalar | None) -> bool:
+    """Whether two arguments are one expression, or both none."""
+    return one is other or (one is not None and other is not None and one.tree == other.tree)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +206,6 @@ class Query:
 
 Scope = Mapping[ColumnName, Facts]
 """The columns an expression may use, and what is known of each."""
+
+Lower = Callable[[exp.Expr, Scope], Scalar]
+"""What makes a scalar of a bound expression. Rules that lower their operands are handed it."""

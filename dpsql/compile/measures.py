@@ -5,12 +5,12 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.compile import joins
-from dpsql.compile.blocks import PrivateBlock
-from dpsql.compile.ir import Measure, Scalar, Scope, Statistic
+from dpsql.compile.blocks import PrivateBlock, is_aggregate
+from dpsql.compile.ir import Measure, Scalar, Scope, Statistic, is_same
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_scalar
 from dpsql.compile.trees import shown, wrapped
-from dpsql.errors import Span, refusal
+from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind
 from dpsql.policy.model import Policy
 
@@ -34,8 +34,7 @@ class Measures:
             call = call.this
         statistic, argument = self._statistic(call, condition, span_of(node))
         for measure in self.found:
-            same = measure.argument is None if argument is None else _same(measure.argument, argument)
-            if measure.statistic is statistic and same:
+            if measure.statistic is statistic and is_same(measure.argument, argument):
                 return measure
         measure = Measure(f"a{len(self.found) + 1}", statistic, argument, text, column, span_of(node))
         self.found.append(measure)
@@ -61,9 +60,8 @@ class Measures:
             case exp.Count():
                 return Statistic.VALUES, self._value(call.this, condition)
             case exp.Sum() | exp.Avg():
-                return (Statistic.SUM if isinstance(call, exp.Sum) else Statistic.AVG), self._bounded(
-                    call, condition, span
-                )
+                statistic = Statistic.SUM if isinstance(call, exp.Sum) else Statistic.AVG
+                return statistic, self._bounded(call, condition, span)
             case _:
                 name = call.name if isinstance(call, exp.Anonymous) else _function(call).sql_names()[0]
                 repair = f"the aggregates answered are {_ANSWERED}"
@@ -112,7 +110,7 @@ class Measures:
             raise self._unbounded(argument)
         return value
 
-    def _unbounded(self, argument: exp.Expr) -> Exception:
+    def _unbounded(self, argument: exp.Expr) -> Error:
         names = sorted({c.name for c in argument.find_all(exp.Column)})
         text = shown(argument)
         reason = f"{text} has no bounds, so one {self.policy.unit} could move the result without limit"
@@ -122,8 +120,6 @@ class Measures:
         return refusal("DP204", reason, span=span_of(argument), repair=repair)
 
     def _check_row(self, tree: exp.Expr) -> None:
-        from dpsql.compile.blocks import is_aggregate
-
         for node in tree.walk():
             if is_aggregate(node) or isinstance(node, exp.Window | exp.Query | exp.Exists):
                 raise refusal("DP203", "an aggregate takes an expression of single rows", span=span_of(node))
@@ -136,7 +132,3 @@ def _function(call: exp.Expr) -> type[exp.Func]:
     while not isinstance(call, exp.Func):
         call = call.this
     return type(call)
-
-
-def _same(left: Scalar | None, right: Scalar) -> bool:
-    return left is not None and left.tree == right.tree

@@ -8,7 +8,7 @@ is left for which anything could be wrong, and no empty interval reaches the pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -16,15 +16,13 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.compile.comparisons import MIRRORED
-from dpsql.compile.ir import ColumnName, Facts, Scalar, Scope, Value
+from dpsql.compile.ir import ColumnName, Facts, Lower, Scalar, Scope, Value
 from dpsql.compile.kinds import constant, is_null, unify, value_as
 from dpsql.compile.literals import next_after
 from dpsql.compile.ranges import HeldFacts, Interval, bound_of, finite, held, how_many, hull, known
 from dpsql.compile.trees import unwrapped
 from dpsql.errors import NotSupportedError, ProgrammingError, refusal
 from dpsql.policy.facts import Kind
-
-Lower = Callable[[exp.Expr, Scope], Scalar]
 
 _NEGATED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.NEQ,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from sqlglot import exp
 
@@ -33,6 +33,7 @@ from dpsql.compile.ir import (
     Scalar,
     Scan,
     Statistic,
+    is_same,
 )
 from dpsql.compile.limits import Request, choose, one_row_per_unit
 from dpsql.compile.trees import wrapped
@@ -297,12 +298,13 @@ def _cover(measures: tuple[Measure, ...]) -> Iterator[tuple[SlotKind, Scalar | N
         yield SlotKind.ROWS, predicate, None, tuple(group)
 
 
-def _join_group(groups: list, argument: Scalar | None, *measures: Measure) -> None:  # type: ignore[type-arg]
+_Argument = TypeVar("_Argument", bound=Scalar | None)
+
+
+def _join_group(groups: list[tuple[_Argument, list[Measure]]], argument: _Argument, *measures: Measure) -> None:
     """Add measures to the group of the same argument, or open one."""
     for other, group in groups:
-        if (other is None and argument is None) or (
-            other is not None and argument is not None and other.tree == argument.tree
-        ):
+        if is_same(other, argument):
             group.extend(measures)
             return
     groups.append((argument, list(measures)))

@@ -17,7 +17,7 @@ from dpsql.compile import arithmetic, comparisons, dates
 from dpsql.compile.casts import cast_to, type_of
 from dpsql.compile.functions import apply, unknown
 from dpsql.compile.guards import repeatable
-from dpsql.compile.ir import Scalar, Scope
+from dpsql.compile.ir import Lower, Scalar, Scope
 from dpsql.compile.kinds import BOOLEAN, NULL, VARCHAR, constant_of, unify
 from dpsql.compile.literals import number_of
 from dpsql.compile.narrowing import assume
@@ -26,8 +26,6 @@ from dpsql.compile.ranges import joined
 from dpsql.compile.trees import column, unwrapped
 from dpsql.errors import Span, refusal
 from dpsql.policy.facts import Kind
-
-_Rule = Callable[[exp.Expr, Scope], Scalar]
 
 
 def lower_scalar(tree: exp.Expr, scope: Scope) -> Scalar:
@@ -211,7 +209,7 @@ def _case(node: exp.Expr, scope: Scope) -> Scalar:
     return arithmetic.in_its_type(Scalar(tree, facts, span_of(node)), typed)
 
 
-_RULES: dict[type[exp.Expr], _Rule] = {
+_RULES: dict[type[exp.Expr], Lower] = {
     exp.Column: _column,
     exp.Literal: _literal,
     exp.Boolean: _boolean,

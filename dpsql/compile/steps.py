@@ -17,7 +17,7 @@ from dpsql.compile.ir import Scalar
 from dpsql.compile.literals import cast, literal
 from dpsql.compile.plan import SUBGRID, ReleasePlan, Slot, SlotKind
 from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, UNIT, UNITS, rank, unit
-from dpsql.compile.trees import column, wrapped
+from dpsql.compile.trees import column, derived, wrapped
 from dpsql.policy.facts import Kind
 
 _VALUES = (SlotKind.SUM, SlotKind.MEAN)
@@ -96,16 +96,10 @@ def late(rows: int, names: Sequence[str]) -> exp.Query:
     early = early.where(exp.LTE(this=column("rows", "rank"), expression=limit.copy()))
     beyond = exp.select(column("rows", "u")).from_(named("rows"))
     beyond = beyond.where(exp.GT(this=column("rows", "rank"), expression=limit.copy()))
-    position = exp.Window(
-        this=exp.RowNumber(),
-        partition_by=[column("rows", "u")],
-        order=exp.Order(expressions=[exp.Ordered(this=column("rows", "rank"), desc=False, nulls_first=False)]),
-        over="OVER",
-    )
+    position = _place_in_unit("rows", [column("rows", "rank")])
     through = exp.select(*(column("rows", n) for n in names), _as(position, "position")).from_(named("rows"))
     through = through.where(exp.In(this=column("rows", "u"), query=exp.Subquery(this=beyond)))
-    source = exp.Subquery(this=through, alias=exp.TableAlias(this=exp.to_identifier("through", quoted=True)))
-    more = exp.select(*(column("through", n) for n in names)).from_(source)
+    more = exp.select(*(column("through", n) for n in names)).from_(derived(through, "through"))
     more = more.where(
         exp.And(
             this=exp.GT(this=column("through", "rank"), expression=limit.copy()),
@@ -115,12 +109,21 @@ def late(rows: int, names: Sequence[str]) -> exp.Query:
     return exp.union(early, more, distinct=False)
 
 
+def _place_in_unit(source: str, order: Sequence[exp.Expr]) -> exp.Window:
+    """A row's place among the rows of its unit."""
+    return exp.Window(
+        this=exp.RowNumber(),
+        partition_by=[column(source, "u")],
+        order=exp.Order(expressions=[exp.Ordered(this=o, desc=False, nulls_first=False) for o in order]),
+        over="OVER",
+    )
+
+
 def cells(plan: ReleasePlan, source: str) -> exp.Select:
     """Per (unit, key): counts, and sums of integers (a sum of BIGINT is a HUGEINT below 2^126: it cannot overflow)."""
     names = ["u", *(k.name for k in plan.release.keys)]
     figures = [f for i, slot in enumerate(plan.slots, 1) for f in _figures(i, slot, source, per_unit=True)]
-    grouped = [column(source, n) for n in names]
-    return exp.select(*(c.copy() for c in grouped), *figures).from_(named(source)).group_by(*grouped)
+    return _grouped(source, names, figures)
 
 
 def totals_of_rows(plan: ReleasePlan, source: str) -> exp.Select:
@@ -130,23 +133,24 @@ def totals_of_rows(plan: ReleasePlan, source: str) -> exp.Select:
     if plan.selection is not None:
         units = exp.Count(this=exp.Distinct(expressions=[column(source, "u")]), big_int=True)
         figures.append(_as(units, "units"))
-    grouped = [column(source, n) for n in names]
-    select = exp.select(*(c.copy() for c in grouped), *figures).from_(named(source))
-    return select.group_by(*grouped) if grouped else select
+    return _grouped(source, names, figures)
 
 
 def totals_of_cells(plan: ReleasePlan, source: str) -> exp.Select:
     """Per key, from what each unit may add."""
     names = [k.name for k in plan.release.keys]
-    figures: list[exp.Expr] = []
-    for i, slot in enumerate(plan.slots, 1):
-        for name in _vector(i, slot):
-            figures.append(_as(_or_zero(exp.Sum(this=column(source, name))), name))
+    vectors = [name for i, slot in enumerate(plan.slots, 1) for name in _vector(i, slot)]
+    figures = [_as(_or_zero(exp.Sum(this=column(source, name))), name) for name in vectors]
     if plan.selection is not None:
         figures.append(_as(_count(), "units"))
-    grouped = [column(source, n) for n in names]
-    select = exp.select(*(c.copy() for c in grouped), *figures).from_(named(source))
-    return select.group_by(*grouped) if grouped else select
+    return _grouped(source, names, figures)
+
+
+def _grouped(source: str, names: Sequence[str], figures: Sequence[exp.Expr]) -> exp.Select:
+    """Names and figures of a step, grouped by the names; of all its rows where there are none."""
+    columns = [column(source, n) for n in names]
+    select = exp.select(*(c.copy() for c in columns), *figures).from_(named(source))
+    return select.group_by(*columns) if columns else select
 
 
 def limited(plan: ReleasePlan, source: str) -> exp.Select:
@@ -175,12 +179,7 @@ def chosen(groups: int, names: Sequence[str], salt: int, source: str) -> exp.Sel
     keys = [column(source, n) for n in names]
     inner = exp.Anonymous(this="HASH", expressions=[column(UNITS, IDENTITY), *keys, literal(salt, BIGINT)])
     order = [exp.Anonymous(this="HASH", expressions=[inner]), *(k.copy() for k in keys)]
-    position = exp.Window(
-        this=exp.RowNumber(),
-        partition_by=[column(source, "u")],
-        order=exp.Order(expressions=[exp.Ordered(this=o, desc=False, nulls_first=False) for o in order]),
-        over="OVER",
-    )
+    position = _place_in_unit(source, order)
     units = exp.Table(
         this=exp.to_identifier(UNITS, quoted=True),
         db=exp.to_identifier(PRIVATE_CATALOG),
