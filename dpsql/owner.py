@@ -1,15 +1,18 @@
-"""What the owner does, and what a session does for them: snapshots made, accounts opened."""
+"""What the owner does, and what a session does for them: policies drafted, snapshots made, accounts opened."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from dpsql.errors import refusal
 from dpsql.ledger import Balance, Ledger
+from dpsql.policy.draft import Drafted, draft
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
 from dpsql.vault import snapshot as snapshots
+from dpsql.vault import survey
 from dpsql.vault.snapshot import Snapshot
 
 Progress = Callable[[str, float], None]
@@ -26,7 +29,7 @@ def prepare(
 
 def _database(policy: Policy, database: str | Path | None) -> Path | None:
     """The database, where the policy needs one. Raises DP302 where one is missing, or none is read."""
-    needed = any(not table.reads_files for table in policy.tables.values())
+    needed = not reads_files_only(policy)
     if needed and database is None:
         raise refusal("DP302", "name the database file to prepare from", repair="dpsql prepare POLICY DATABASE")
     if not needed and database is not None:
@@ -45,7 +48,7 @@ def snapshot_for(policy: Policy, database: str | Path | None, how: str) -> Snaps
             reason = "the snapshot of this account was made from another database"
             raise refusal("DP304", reason, repair="name that database, or make it anew with `dpsql prepare --refresh`")
         return found
-    if how == "required" or (database is None and any(not table.reads_files for table in policy.tables.values())):
+    if how == "required" or (database is None and not reads_files_only(policy)):
         reason = f'no snapshot exists for the account "{policy.budget.account}"'
         raise refusal(
             "DP305", reason, repair="make it with `dpsql prepare POLICY DATABASE`, or connect with a database"
@@ -107,3 +110,29 @@ def reopen_account(policy: str | Path, ledger: str | Path | None = None) -> Bala
     loaded = load_policy(policy)
     Ledger.reopen(Path(ledger) if ledger is not None else None, loaded.budget.account)
     return balance_of(policy, ledger)
+
+
+def check_data(policy: Policy, database: str | Path | None) -> None:
+    """Whether names and types of the data fit the policy. Raises DP302 with all that does not."""
+    survey.check(policy, _database(policy, database))
+
+
+def reads_files_only(policy: Policy) -> bool:
+    """Whether the data can be checked without a database."""
+    return all(table.reads_files for table in policy.tables.values())
+
+
+def draft_policy(data: str | Path, folder: str | Path) -> str:
+    """A draft for what is in a database or folder. folder: where the policy will stand; sources are relative to it."""
+    base = Path(folder).expanduser().resolve()
+    tables = [
+        Drafted(t.name, "" if t.source is None else _relative(t.source, base), t.columns)
+        for t in survey.survey(Path(data))
+    ]
+    return draft(tables)
+
+
+def _relative(path: Path, base: Path) -> str:
+    """As the policy names it: with a slash in it where its ending does not say that it is a file."""
+    written = os.path.relpath(path, base)
+    return f"{written}/" if path.is_dir() else written

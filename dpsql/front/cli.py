@@ -50,10 +50,12 @@ commands:
   dpsql explain FILE... --policy P show how queries would be answered: free
   dpsql budget POLICY              what is spent and what is left
   dpsql prepare POLICY [DATABASE]  make the snapshot that queries run on (owner)
-  dpsql check POLICY...            is this policy file right? (owner)
+  dpsql init DATABASE-OR-FOLDER    draft a policy from names and types (owner)
+  dpsql check POLICY... [DATABASE] what is wrong in a policy, and what is unwise (owner)
   dpsql budget open --new POLICY   open the account anew under changed terms (owner)
   dpsql budget reopen POLICY       open a frozen account again (owner)
   dpsql audit                      attack dpsql itself, on made-up data
+  dpsql why CODE                   what an error means, and what to write instead
 
 'dpsql COMMAND --help' tells more.
 exit codes: 0 ok, 1 engine, 2 usage or policy, 3 refused, 4 budget, 130 interrupted, 70 dpsql's own fault
@@ -102,7 +104,9 @@ def _dispatch(arguments: list[str]) -> int:
         "run": _run,
         "explain": _explain,
         "prepare": _prepare,
+        "init": _init,
         "check": _check,
+        "why": _why,
         "budget": _budget,
         "audit": _audit,
     }
@@ -217,26 +221,22 @@ def _prepare(arguments: list[str]) -> int:
     return OK
 
 
-def _check(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="dpsql check", description="Read policy files and say what is wrong in them.")
-    parser.add_argument("policies", metavar="POLICY", nargs="+")
-    given = parser.parse_args(arguments)
-    from dpsql.policy.load import load_policy
+def _init(arguments: list[str]) -> int:
+    from dpsql.front.owners import init
 
-    code = OK
-    for file in given.policies:
-        try:
-            policy = guarded(partial(load_policy, file))
-        except Error as error:
-            say_error(error, sys.stderr)
-            code = code or exit_code(error)
-            continue
-        private = sum(not table.public for table in policy.tables.values())
-        print(
-            f"{visible(file)}: ok (protects each {visible(policy.unit)}; {private} private and "
-            f"{len(policy.tables) - private} public tables; account {visible(policy.budget.account)})"
-        )
-    return code
+    return init(arguments)
+
+
+def _check(arguments: list[str]) -> int:
+    from dpsql.front.owners import check
+
+    return check(arguments)
+
+
+def _why(arguments: list[str]) -> int:
+    from dpsql.front.owners import why
+
+    return why(arguments)
 
 
 def _audit(arguments: list[str]) -> int:

@@ -296,7 +296,9 @@ def test_prepare_reports_and_shows_progress_in_lines(fake: object, capfd: pytest
 def test_check_says_what_a_policy_is(fake: object, capfd: pytest.CaptureFixture[str], policy_file: Path) -> None:
     code, out, err = main(capfd, "check", str(policy_file))
     assert (code, err) == (0, "")
-    assert out == f"{policy_file}: ok (protects each household; 1 private and 0 public tables; account shop)\n"
+    ok, *advice = out.splitlines()
+    assert ok == f"{policy_file}: ok (protects each household; 1 private and 0 public tables; account shop)"
+    assert [line.split(": ")[:2] for line in advice] == [["  advice", "tables.sales"]]
 
 
 def test_check_goes_on_after_a_bad_policy(fake: object, capfd: pytest.CaptureFixture[str], policy_file: Path) -> None:
