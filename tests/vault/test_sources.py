@@ -277,7 +277,8 @@ def test_types_of_keys(policies: Policies, tmp_path: Path) -> None:
         DATE '2024-01-01' + k AS d, (0.5 + k)::DECIMAL(9, 2) AS n,
         TIMESTAMP '2024-01-01 10:00:00' + to_hours(k) AS moment,
         TIMESTAMPTZ '2024-01-01 12:00:00+02' + to_hours(k) AS zone,
-        (CASE k WHEN 0 THEN 'x' ELSE 'y' END)::ENUM ('x', 'y') AS e, ('00000000-0000-0000-0000-00000000000' || k)::UUID AS u,
+        (CASE k WHEN 0 THEN 'x' ELSE 'y' END)::ENUM ('x', 'y') AS e,
+        ('00000000-0000-0000-0000-00000000000' || k)::UUID AS u,
         k = 1 AS b, k::HUGEINT AS h
         FROM (SELECT i, (i % 2)::INTEGER AS k, '00000000-0000-0000-0000-' || lpad(i::VARCHAR, 12, '0') AS uuid_of
         FROM range(100) r(i))"""
