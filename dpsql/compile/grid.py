@@ -103,8 +103,10 @@ def to_grid(value: Scalar, grid: Grid) -> exp.Expr:
 
 def to_integer(value: exp.Expr, grid: Grid) -> exp.Expr:
     """k as BIGINT, from what `to_grid` gave."""
-    if grid.storage is not Kind.DECIMAL or grid.digits == 0:
+    if grid.storage is not Kind.DECIMAL:
         return value
+    if grid.digits == 0:  # a DECIMAL all the same: `//` of one and a HUGEINT would be a DOUBLE
+        return cast(value, BIGINT)
     return cast(exp.Mul(this=wrapped(value), expression=exp.Literal.number(10**grid.digits)), BIGINT)
 
 

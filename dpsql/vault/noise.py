@@ -23,7 +23,7 @@ from dpsql.privacy.intervals import ratio_half_widths, two_laplace_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.privacy.selection import conditioned, threshold
 from dpsql.privacy.sensitivity import Limits
-from dpsql.vault.engine import Engine
+from dpsql.vault.engine import Engine, EngineFailure
 
 Integers = NDArray[np.int64] | NDArray[np.object_]
 
@@ -147,6 +147,8 @@ def _integers(column: pa.ChunkedArray) -> Integers:
     array = column.combine_chunks()
     if pa.types.is_integer(array.type):
         return np.asarray(array.to_numpy(zero_copy_only=False))
+    if not pa.types.is_decimal128(array.type):
+        raise EngineFailure(f"an exact column came as {array.type}")
     buffer = array.buffers()[1]
     words = np.frombuffer(buffer, dtype="<i8", count=2 * (array.offset + len(array))).reshape(-1, 2)[array.offset :]
     low, high = words[:, 0], words[:, 1]
