@@ -38,6 +38,7 @@ COUNT = "SELECT kind, COUNT(*) FROM events GROUP BY kind"
 SUM = "SELECT kind, SUM(n) FROM events GROUP BY kind"
 MEAN = "SELECT kind, AVG(n) FROM events GROUP BY kind"
 GRADES = "SELECT kind, grade, COUNT(*), COUNT(DISTINCT uid) FROM events GROUP BY kind, grade"
+WHOLE_DECIMALS = "SELECT kind, SUM(ROUND(amount)), AVG(ROUND(wide)) FROM events GROUP BY kind"
 PRIVATE = "SELECT n, SUM(x) FROM events GROUP BY n"
 PRIVATE_UNITS = "SELECT n, COUNT(DISTINCT uid) FROM events GROUP BY n"
 
@@ -49,7 +50,8 @@ ALL = [
     asked(GRADES, "late then cells", max_rows_per_unit=2, max_groups_per_unit=1, max_rows_per_group=2),
     asked(GRADES, "rows then cells", max_rows_per_unit=2, max_groups_per_unit=1, max_rows_per_group=2),
     asked(COUNT, "late", max_rows_per_unit=2),
-    *(asked(sql, "rescale", max_rows_per_unit=2) for sql in (COUNT, SUM, MEAN, PRIVATE)),
+    *(asked(sql, "rescale", max_rows_per_unit=2) for sql in (COUNT, SUM, MEAN, WHOLE_DECIMALS, PRIVATE)),
+    asked(WHOLE_DECIMALS, "cells", **CELLS),
     *(asked(sql, "rows", max_rows_per_unit=2) for sql in (PRIVATE, PRIVATE_UNITS)),
     *(asked(sql, "cells", max_groups_per_unit=1) for sql in (PRIVATE, PRIVATE_UNITS)),
     asked("SELECT DISTINCT n FROM events", "late", max_rows_per_unit=2),

@@ -28,6 +28,7 @@ OF_VISITS = """\
 1| SELECT kind, SUM(fee) AS s, SUM(minutes) AS m, SUM(minutes - 120) AS d FROM visits GROUP BY kind
 1| SELECT kind, AVG(fee) AS a, AVG(minutes) AS m, COUNT(minutes) AS n FROM visits WHERE fee > 7 GROUP BY kind
 1| SELECT kind, COUNT(DISTINCT uid) AS u, COUNT(DISTINCT uid) FILTER (WHERE fee > 50) AS v FROM visits GROUP BY kind
+1| SELECT kind, SUM(ROUND(fee)) AS s, AVG(ROUND(fee)) AS m FROM visits GROUP BY kind
 2| SELECT kind, EXTRACT(quarter FROM seen) AS q, COUNT(*) AS n, SUM(fee) AS f FROM visits GROUP BY kind, q
 1| SELECT minutes // 60 AS h, SUM(LEAST(fee, 20)) AS f, AVG(fee) AS a FROM visits GROUP BY h ORDER BY h
 1| SELECT p.sex, COUNT(*) AS n, AVG(v.fee) AS f FROM visits v JOIN patients p USING (uid) GROUP BY p.sex
