@@ -16,6 +16,7 @@ words, which quote row values (DuckDB: "Could not convert string 'Ann' to INT32"
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -43,14 +44,8 @@ class Error(Exception):
         if code not in CODES:
             raise ValueError(f"no such error code: {code}")
         super().__init__(code, reason)
-        self.code, self.reason, self.span, self.repair, self.source, self.name = (
-            code,
-            reason,
-            span,
-            repair,
-            source,
-            name,
-        )
+        self.code, self.reason, self.span = code, reason, span
+        self.repair, self.source, self.name = repair, source, name
 
     def __str__(self) -> str:
         lines = [f"{self.code}: {self.reason}"]
@@ -126,11 +121,11 @@ def located(error: Error, source: str, name: str = "") -> Error:
     return error
 
 
-def nearest(name: str, candidates: object) -> str:
+def nearest(name: str, candidates: Iterable[str]) -> str:
     """' Did you mean "x"?' for the candidate closest to `name`, or ''. Candidates come from the policy alone."""
     from difflib import get_close_matches
 
-    lowered = {str(c).lower(): str(c) for c in candidates}  # type: ignore[attr-defined]
+    lowered = {c.lower(): c for c in candidates}
     found = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
     return f' Did you mean "{lowered[found[0]]}"?' if found else ""
 
@@ -143,7 +138,7 @@ def _caret(source: str, span: Span, name: str) -> list[str]:
     line_end = len(source) if line_end < 0 else line_end
     number = source.count("\n", 0, line_start) + 1
     left, right = max(line_start, start - 70), min(line_end, start + 70)  # a window: lines can be long
-    # One sign each, so that the caret stays in place: what a terminal would obey, or no encoding can write, is not shown.
+    # One sign each, so that the caret stays in place; what a terminal would obey, or no encoding can write, is hidden.
     text = "".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in source[left:right])
     gutter = len(str(number))
     width = max(1, min(span.end, right) - start)

@@ -25,6 +25,7 @@ from dpsql.compile.kinds import (
     unify,
     words,
 )
+from dpsql.compile.literals import is_midnight
 from dpsql.compile.ranges import EVERYTHING, facts_of, finite, mapped
 from dpsql.compile.trees import wrapped
 from dpsql.errors import Span, refusal
@@ -187,7 +188,7 @@ def _with_day(node: type[exp.Expr], moment: Scalar) -> tuple[type[exp.Expr], Sca
     value = constant(moment)
     if not isinstance(value, datetime) or node in (exp.EQ, exp.NEQ):
         return node, moment
-    if value != datetime(value.year, value.month, value.day):
+    if not is_midnight(value):
         node = exp.LTE if node is exp.LT else exp.GT if node is exp.GTE else node
     return node, constant_of(value.date(), DATE, moment.span)
 
@@ -195,6 +196,6 @@ def _with_day(node: type[exp.Expr], moment: Scalar) -> tuple[type[exp.Expr], Sca
 def _as_day(a: Scalar) -> Scalar:
     """A timestamp literal at midnight as a date; a column is left alone."""
     value = constant(a)
-    if isinstance(value, datetime) and value == datetime(value.year, value.month, value.day):
+    if isinstance(value, datetime) and is_midnight(value):
         return constant_of(value.date(), DATE, a.span)
     return a

@@ -14,7 +14,17 @@ from sqlglot import exp
 
 from dpsql.compile.guards import as_moment
 from dpsql.compile.ir import Facts, Scalar, Value
-from dpsql.compile.literals import cast, date_of, decimal_of, is_literal, literal, null, timestamp_of, try_cast
+from dpsql.compile.literals import (
+    cast,
+    date_of,
+    decimal_of,
+    is_literal,
+    literal,
+    moment_of,
+    null,
+    timestamp_of,
+    try_cast,
+)
 from dpsql.compile.ranges import Interval, bound_of, facts_of, finite, floating, held, known, magnitude, step_of
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind, SqlType
@@ -150,18 +160,12 @@ def value_as(value: Value | Fraction, target: SqlType) -> Value | None:
     """A value in another type where the conversion is exact (a DOUBLE: nearest); None where it is not."""
     kind = target.kind
     if isinstance(value, str):
-        return (
-            value
-            if kind is Kind.VARCHAR
-            else date_of(value)
-            if kind is Kind.DATE
-            else timestamp_of(value)
-            if kind is Kind.TIMESTAMP
-            else None
-        )
+        if kind is Kind.VARCHAR:
+            return value
+        return date_of(value) if kind is Kind.DATE else timestamp_of(value) if kind is Kind.TIMESTAMP else None
     if isinstance(value, date):
         if kind is Kind.TIMESTAMP:
-            return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+            return moment_of(value)
         return value if kind is Kind.DATE and not isinstance(value, datetime) else None
     if kind is Kind.BOOLEAN:
         return bool(value)

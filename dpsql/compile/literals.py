@@ -69,8 +69,7 @@ def literal(value: Value, target: SqlType) -> exp.Expr:
         return cast(exp.Literal.string(f"{value.year:04}-{value.month:02}-{value.day:02}"), target)
     if kind is Kind.TIMESTAMP:
         assert isinstance(value, date)
-        moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-        return cast(exp.Literal.string(moment.isoformat(" ")), target)
+        return cast(exp.Literal.string(moment_of(value).isoformat(" ")), target)
     if kind is Kind.DOUBLE:
         return cast(_number(_double_text(value)), target)
     if kind is Kind.INTEGER:
@@ -141,6 +140,16 @@ def timestamp_of(text: str) -> datetime | None:
         return datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), micro)
     except ValueError:
         return None
+
+
+def moment_of(value: date) -> datetime:
+    """A timestamp itself; of a date its midnight."""
+    return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+
+
+def is_midnight(value: datetime) -> bool:
+    """Whether a timestamp says no more than its date."""
+    return value == moment_of(value.date())
 
 
 def next_after(value: Fraction | date | datetime, target: SqlType, sign: int) -> Fraction | date | datetime:

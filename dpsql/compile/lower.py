@@ -34,7 +34,7 @@ from dpsql.compile.public import check_public
 from dpsql.compile.scalars import lower_scalar, narrow
 from dpsql.compile.trees import column, conjuncts, is_star, rebuild, shown, without_parens
 from dpsql.compile.types import column_facts
-from dpsql.errors import refusal
+from dpsql.errors import Error, refusal
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Policy
 
@@ -84,7 +84,7 @@ class _Lowerer:
                 self.place(child, at_top=at_top and isinstance(node, exp.Subquery))
         return node
 
-    def _rows_refused(self, block: PrivateBlock, at_top: bool) -> Exception:
+    def _rows_refused(self, block: PrivateBlock, at_top: bool) -> Error:
         span = span_of(block.items[0].tree) if block.items else span_of(block.node)
         if not at_top:
             reason = "a subquery over private rows can stand only in the FROM of a query that aggregates them"
@@ -271,7 +271,7 @@ class _Lowerer:
             columns[source.alias, item.name] = scalar.facts
         return Project(relation, source.alias, tuple(items)), columns, {source.alias: driving}
 
-    def _other_refused(self, source: OtherSource) -> Exception:
+    def _other_refused(self, source: OtherSource) -> Error:
         span = span_of(source.node)
         if isinstance(source.node, exp.Subquery) or (
             isinstance(source.node, exp.Table) and source.node.name and not source.node.db
@@ -310,17 +310,17 @@ class _Lowerer:
         """A FROM item says nothing that would be passed over: PIVOT, samples, versions."""
         for key, value in node.args.items():
             if value and key not in allowed:
-                shown_key = _CLAUSE_NAMES.get(key, key.rstrip("_s").upper())
-                raise refusal("DP221", f"{shown_key} over private rows is not answered", span=span_of(node))
+                called = _CLAUSE_NAMES.get(key, key.rstrip("_s").upper())
+                raise refusal("DP221", f"{called} over private rows is not answered", span=span_of(node))
 
     def _check_clauses(self, block: PrivateBlock, allowed: set[str]) -> None:
         for clause, value in block.node.args.items():
             if not value or clause in allowed:
                 continue
-            shown = _CLAUSE_NAMES.get(clause, clause.rstrip("_").upper())
+            called = _CLAUSE_NAMES.get(clause, clause.rstrip("_").upper())
             where = span_of(value) if isinstance(value, exp.Expr) else span_of(block.node)
             repair = "put it on the aggregated result instead" if clause in _RELEASE_CLAUSES else "leave it out"
-            raise refusal("DP221", f"{shown} over private rows is not answered", span=where, repair=repair)
+            raise refusal("DP221", f"{called} over private rows is not answered", span=where, repair=repair)
         distinct = block.node.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
             raise refusal("DP221", "DISTINCT ON is not answered", span=span_of(distinct), repair="use GROUP BY")
@@ -367,10 +367,9 @@ class _PostProcessing:
 
     def _function(self, node: exp.Expr) -> exp.Expr:
         """A window's own function: not an aggregate over rows, but its arguments may be."""
-        inner = node
         if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
-            return rebuild(inner, lambda c: self._function(c) if c is node.this else self(c))
-        return rebuild(inner, lambda c: c.copy() if isinstance(c, exp.Star) else self(c))
+            return rebuild(node, lambda c: self._function(c) if c is node.this else self(c))
+        return rebuild(node, lambda c: c.copy() if isinstance(c, exp.Star) else self(c))
 
 
 def _before(block: PrivateBlock, join: BoundJoin) -> list[Source]:

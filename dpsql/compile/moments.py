@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 
 from dpsql.compile.ir import Value
+from dpsql.compile.literals import moment_of
 from dpsql.compile.ranges import Bound, Unsure
 
 MONTHS = {"year": 12, "quarter": 3, "month": 1}
@@ -18,12 +19,8 @@ def as_date(value: object) -> date:
     return value
 
 
-def as_moment(value: date) -> datetime:
-    return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
-
-
 def part_of(value: Value, part: str) -> int:
-    moment = as_moment(as_date(value))
+    moment = moment_of(as_date(value))
     match part:
         case "quarter":
             return (moment.month + 2) // 3
@@ -40,8 +37,8 @@ def part_of(value: Value, part: str) -> int:
 
 
 def truncated(value: date, unit: str) -> datetime:
-    moment = as_moment(value)
-    day = datetime(moment.year, moment.month, moment.day)
+    moment = moment_of(value)
+    day = moment_of(moment.date())
     match unit:
         case "year":
             return datetime(day.year, 1, 1)
@@ -63,7 +60,7 @@ def truncated(value: date, unit: str) -> datetime:
 
 def ordinal(value: date, unit: str) -> int:
     """How many of the unit have begun since a fixed day: differences of it are what date_diff counts."""
-    moment = as_moment(value)
+    moment = moment_of(value)
     if unit in MONTHS:
         return (moment.year * 12 + moment.month - 1) // MONTHS[unit]
     seconds = moment.toordinal() * 86_400 + moment.hour * 3_600 + moment.minute * 60 + moment.second
@@ -72,7 +69,7 @@ def ordinal(value: date, unit: str) -> int:
 
 def shifted(value: date, months: int, seconds: int) -> datetime | None:
     """A moment moved as DuckDB moves it; None where it leaves the years 1 to 9999."""
-    moment = as_moment(value)
+    moment = moment_of(value)
     try:
         if months:
             total = moment.year * 12 + moment.month - 1 + months

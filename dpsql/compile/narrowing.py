@@ -18,7 +18,7 @@ from sqlglot import exp
 from dpsql.compile.comparisons import MIRRORED
 from dpsql.compile.ir import ColumnName, Facts, Lower, Scalar, Scope, Value
 from dpsql.compile.kinds import constant, is_null, unify, value_as
-from dpsql.compile.literals import next_after
+from dpsql.compile.literals import is_midnight, next_after
 from dpsql.compile.ranges import HeldFacts, Interval, bound_of, finite, held, how_many, hull, known
 from dpsql.compile.trees import unwrapped
 from dpsql.errors import NotSupportedError, ProgrammingError, refusal
@@ -145,7 +145,7 @@ def _as_end(end: object, facts: Facts, rough: bool, sign: int) -> Fraction | dat
 def _fits(end: object, facts: Facts) -> bool:
     """Whether an end is a value of the column's type, so that < means at most its neighbour."""
     if isinstance(end, datetime) and facts.type.kind is Kind.DATE:
-        return end == datetime(end.year, end.month, end.day)
+        return is_midnight(end)
     return not isinstance(end, Fraction) or (end * 10**facts.type.scale).denominator == 1
 
 

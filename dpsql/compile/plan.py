@@ -196,7 +196,7 @@ def _check_weights(drafts: list[ReleasePlan], request: Request) -> None:
 
 
 def _draft(release: Release, policy: Policy, request: Request, count_keys: CountKeys) -> ReleasePlan:
-    table = policy.tables[_scan(release.input, release.driving).table]
+    table = policy.tables[next(s.table for s in scans(release.input) if s.alias == release.driving)]
     keys = _count(release, request, count_keys)
     if keys is None and release.public_keys is not None and not release.private_keys:
         release = replace(release, public_keys=None, private_keys=tuple(k.name for k in release.keys))
@@ -308,11 +308,6 @@ def _join_group(groups: list[tuple[_Argument, list[Measure]]], argument: _Argume
             group.extend(measures)
             return
     groups.append((argument, list(measures)))
-
-
-def _scan(relation: Relation, alias: str) -> Scan:
-    """The scan of this alias below a relation."""
-    return next(s for s in scans(relation) if s.alias == alias)
 
 
 def scans(relation: Relation) -> Iterator[Scan]:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from dpsql.compile.ir import Facts
+from dpsql.compile.literals import moment_of
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.policy.model import Column, Table, Value
 
@@ -26,9 +27,7 @@ def column_facts(column: Column, type_: SqlType, table: Table) -> Facts:
 
 
 def _ordered(value: Value, kind: Kind) -> Fraction | date | datetime:
-    if isinstance(value, datetime) or (isinstance(value, date) and kind is Kind.DATE):
-        return value
-    if isinstance(value, date):  # a date as the bound of a TIMESTAMP column
-        return datetime(value.year, value.month, value.day)
+    if isinstance(value, date):  # a date may be the bound of a TIMESTAMP column
+        return value if kind is Kind.DATE else moment_of(value)
     assert isinstance(value, int | Decimal)
     return Fraction(value)
