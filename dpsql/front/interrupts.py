@@ -13,15 +13,15 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 
 class Interrupt:
-    """pressed: whether Ctrl-C came. heard: whether `cancel` took it."""
+    """pressed: whether Ctrl-C came."""
 
     def __init__(self) -> None:
-        self.pressed = self.heard = False
+        self.pressed = False
 
 
 @contextmanager
@@ -48,11 +48,8 @@ def interruptible(cancel: Callable[[], None]) -> Iterator[Interrupt]:
     def watch() -> None:
         while signals := reader.recv(64):
             if signal.SIGINT in signals:
-                try:
+                with suppress(Exception):  # where it fails, the second Ctrl-C remains
                     cancel()
-                    interrupt.heard = True
-                except Exception:
-                    interrupt.heard = False  # the second Ctrl-C remains
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

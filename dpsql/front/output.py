@@ -18,7 +18,6 @@ from dpsql.front.diagnostics import visible
 if TYPE_CHECKING:
     from dpsql.answer import Answer
 
-FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 _PARTED = ("table", "csv", "markdown")  # formats whose results are set apart by an empty line
 _MOST_ROWS = 200
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import html as markup
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -50,7 +51,7 @@ ASCII = Signs("|", "-", "+", "+-", "eps", "delta", ";", "~", "inf")
 def signs_for(stream: TextIO) -> Signs:
     """The signs that the stream's encoding has."""
     try:
-        "│─┼±εδ·…∞".encode(getattr(stream, "encoding", None) or "utf-8")
+        "".join(astuple(UNICODE)).encode(getattr(stream, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return UNICODE
@@ -118,14 +119,12 @@ def _text(value: Any) -> str:
             return "true" if value else "false"
         case str():
             return f"'{value}'" if value.strip("'") == "NULL" else visible(value)
-        case int() | float():
+        case int() | float() | Decimal():
             return plain(value)
         case bytes():
             return "\\x" + value.hex()
         case _:
-            from decimal import Decimal
-
-            return plain(value) if isinstance(value, Decimal) else visible(str(value))
+            return visible(str(value))
 
 
 def cells_wide(text: str) -> int:
