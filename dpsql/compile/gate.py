@@ -1,9 +1,9 @@
 """The one place where a text for an engine is made.
 
 Role: write a tree as SQL and prove, without knowing what it is for, that the text says what the tree says and no
-more. sqlglot writes the content of some strings and quoted names as raw SQL (25 functions and some forms of syntax, which
-the tests of this module list); a text in which that happened parses to another tree, or its unit or name has no strict
-shape. Promise: fail closed, with DP901: a text that is not proved is never returned. Must not: repair anything.
+more. sqlglot writes the content of some strings and quoted names as raw SQL (25 functions and some forms of syntax:
+the tests of this module list them); a text in which that happened parses to another tree, or its unit or name has no
+strict shape. Promise: fail closed, with DP901: a text that is not proved is never returned. Must not: repair anything.
 """
 
 from __future__ import annotations
