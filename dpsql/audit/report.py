@@ -18,13 +18,19 @@ ONE_RUN, BET = 8.5, 9.0
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One claim and what became of it. doubt: how strongly the evidence speaks against it; level: when it is refuted.
-    remark: what else is worth a word."""
+    remark: what else is worth a word. tested: False where there was no time, or too little to refute anything."""
 
     claim: str
     method: str
     doubt: float
     level: float
     remark: str = ""
+    tested: bool = True
+
+    @property
+    def verdict(self) -> str:
+        """In a word."""
+        return "BROKEN" if self.broken else "holds" if self.tested else "untested"
 
     @property
     def broken(self) -> bool:
@@ -34,6 +40,8 @@ class Finding:
     @property
     def evidence(self) -> str:
         """The p-value or wealth, as people read it."""
+        if not self.tested:
+            return ""
         if math.isinf(self.doubt):
             return "certain"
         return f"p = {_power(-self.doubt)}" if self.method == "one run" else f"wealth {_power(self.doubt)}"
@@ -45,12 +53,14 @@ def broken(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """A line for each finding."""
+    """A line for each finding, and how many there are of each kind."""
     rows = [("claim", "method", "verdict", "evidence", "")]
-    rows += [(f.claim, f.method, "BROKEN" if f.broken else "holds", f.evidence, f.remark) for f in findings]
+    rows += [(f.claim, f.method, f.verdict, f.evidence, f.remark) for f in findings]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[4]]).rstrip() for row in rows]
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+    rule, verdicts = "-" * max(map(len, lines)), [f.verdict for f in findings]
+    counts = ", ".join(f"{verdicts.count(v)} {v}" for v in ("holds", "BROKEN", "untested"))
+    return "\n".join([lines[0], rule, *lines[1:], rule, f"{len(findings)} claims: {counts}"])
 
 
 def _power(exponent: float) -> str:

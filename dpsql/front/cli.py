@@ -245,7 +245,7 @@ def _audit(arguments: list[str]) -> int:
         description="Attack dpsql from outside, on made-up data in a temporary folder, and say which of its claims "
         "hold. Exit code 0: all that were tested; 1: a claim is broken.",
     )
-    parser.add_argument("--rounds", type=int, default=80, metavar="N", help="of each pair of databases (default: 80)")
+    parser.add_argument("--rounds", type=int, default=120, metavar="N", help="of each pair of databases (default: 120)")
     parser.add_argument("--seconds", type=float, metavar="S", help="begin nothing new after so long")
     given = parser.parse_args(arguments)
     if given.rounds < 1:
