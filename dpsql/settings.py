@@ -7,10 +7,8 @@ from fractions import Fraction
 
 from dpsql.compile.limits import STRATEGIES, Request, ceiling, one_row_per_unit
 from dpsql.errors import nearest, refusal
-from dpsql.policy.model import Policy
+from dpsql.policy.model import LIMITS, Policy
 from dpsql.privacy.accounting import parse_amount, show_amount
-
-LIMITS = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group")
 
 
 class Settings(Mapping[str, object]):

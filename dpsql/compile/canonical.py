@@ -183,10 +183,7 @@ def check_shape(tree: exp.Query) -> exp.Query:
                 raise refusal("DP101", "a SELECT without columns", repair="write what to select; * is all")
             unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")
             if unit is not None and not is_unit(unit):
-                repair = "write 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'"
-                raise refusal(
-                    "DP231", "a part of a date is one word of a fixed list", span=span_of(unit), repair=repair
-                )
+                raise no_unit(unit)
         level = [child for node in level for child in node.iter_expressions()]
     raise _too_deep()
 
@@ -196,6 +193,12 @@ def is_unit(node: object) -> bool:
     if isinstance(node, exp.Var) or (isinstance(node, exp.Literal) and node.is_string):
         return str(node.this).upper() in UNITS
     return False
+
+
+def no_unit(node: exp.Expr) -> Error:
+    """The refusal of what stands where a part of a date should."""
+    repair = "write 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'"
+    return refusal("DP231", "a part of a date is one word of a fixed list", span=span_of(node), repair=repair)
 
 
 def span_of(node: exp.Expr) -> Span | None:

@@ -26,22 +26,8 @@ _NO_CALLS = frozenset(
     ["IN", "ANY", "ALL", "SOME", "EXISTS", "OVER", "FILTER", "AS", "FROM", "JOIN", "ON", "USING", "WHERE", "HAVING"]
     + ["AND", "OR", "NOT", "WHEN", "THEN", "ELSE", "SELECT", "DISTINCT", "BY", "VALUES", "UNION", "EXCEPT", "INTERSECT"]
     + ["INTERVAL", "EXCLUDE", "LIMIT", "OFFSET", "QUALIFY", "SETS", "MATERIALIZED", "BETWEEN", "LIKE", "ILIKE", "CASE"]
-    + [
-        "DECIMAL",
-        "ROLLUP",
-        "CUBE",
-        "DESC",
-        "ASC",
-        "IS",
-        "WITH",
-        "GROUP",
-        "ORDER",
-        "PARTITION",
-        "CAST",
-        "TRY_CAST",
-        "WITHIN",
-        "RECURSIVE",
-    ]
+    + ["DECIMAL", "ROLLUP", "CUBE", "DESC", "ASC", "IS", "WITH", "GROUP", "ORDER", "PARTITION", "CAST", "TRY_CAST"]
+    + ["WITHIN", "RECURSIVE"]
 )
 """Words before a parenthesis that call nothing."""
 

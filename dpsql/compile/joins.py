@@ -22,8 +22,8 @@ from dpsql.compile.blocks import BlockSource, OtherSource, PrivateBlock, Source,
 from dpsql.compile.ir import Scope
 from dpsql.compile.parse import span_of
 from dpsql.compile.trees import conjuncts
-from dpsql.errors import refusal
-from dpsql.policy.facts import PublicFacts
+from dpsql.errors import Error, refusal
+from dpsql.policy.facts import Kind, PublicFacts
 from dpsql.policy.model import Path, Policy, Table
 
 Label = tuple[str, int]
@@ -135,7 +135,7 @@ def _same_kind(key: exp.Column, other: exp.Expr, scope: Scope) -> bool:
     if isinstance(other, exp.Column):
         right = scope.get((other.table, other.name))
         return right is not None and left.type == right.type
-    return isinstance(other, exp.Literal) and other.is_string == (left.type.kind.value == "VARCHAR")
+    return isinstance(other, exp.Literal) and other.is_string == (left.type.kind is Kind.VARCHAR)
 
 
 def _share_label(table: Table, name: str, other: exp.Column, block: PrivateBlock, policy: Policy) -> bool:
@@ -145,7 +145,7 @@ def _share_label(table: Table, name: str, other: exp.Column, block: PrivateBlock
     return bool(labels(table, name, policy) & labels(source.table, other.name, policy))
 
 
-def _refuse(source: Source, private: Sequence[Source], policy: Policy) -> Exception:
+def _refuse(source: Source, private: Sequence[Source], policy: Policy) -> Error:
     span = span_of(source.node)
     if isinstance(source, OtherSource):
         return refusal(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from dpsql.compile.canonical import is_unit, span_of
+from dpsql.compile.canonical import is_unit, no_unit, span_of
 from dpsql.errors import Error, Span, nearest, refusal
 
 # name, sqlglot's class for it (- where sqlglot has none), least and largest number of arguments
@@ -205,8 +205,7 @@ def _check_call(node: exp.Func, also: frozenset[str]) -> None:
         reason = f"{name} takes {wanted} argument{'s' if wanted != '1' else ''} here, not {len(arguments)}"
         raise refusal("DP231", reason, span=span_of(node), repair=f"give {name} {wanted}")
     if name in _UNIT_FIRST and not is_unit(arguments[0]):
-        repair = "write 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'"
-        raise refusal("DP231", "a part of a date is one word of a fixed list", span=span_of(node), repair=repair)
+        raise no_unit(node)
 
 
 def _name_of(node: exp.Func) -> str:

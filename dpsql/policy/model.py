@@ -47,6 +47,10 @@ class Column:
     description: str = ""
 
 
+LIMITS = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group")
+"""The limits on what one unit adds to a release, as policies and statements call them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """One visible table. `unit` is None for public tables, a column's name, a `Path`, or the word ROW.

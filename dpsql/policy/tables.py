@@ -10,14 +10,13 @@ from collections.abc import Callable
 from dpsql.policy import names, readers
 from dpsql.policy.checks import Written
 from dpsql.policy.lines import Place
-from dpsql.policy.model import ROW, Column, Path, Reference, Table
+from dpsql.policy.model import LIMITS, ROW, Column, Path, Reference, Table
 from dpsql.policy.problems import KEYS, Problems, Section, dotted
 from dpsql.policy.readers import Wrong, called, shown
 
 PlacedReference = tuple[Reference, Place]
-_LIMITS = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group")
-_HARD = {limit: f"{limit}_hard" for limit in _LIMITS}
-_OF_UNITS = ("unit", *_LIMITS, *_HARD.values(), "limit", "cluster_by")
+_HARD = {limit: f"{limit}_hard" for limit in LIMITS}
+_OF_UNITS = ("unit", *LIMITS, *_HARD.values(), "limit", "cluster_by")
 """What speaks of units, and so can stand on private tables only."""
 
 
@@ -51,7 +50,7 @@ def _table(name: str, data: object, problems: Problems) -> Written:
                     "leave it out, or leave out public = true",
                 )
     elif not problems.at((*place, "public")):
-        limits = {word: section.read(word, readers.rows) for word in _LIMITS if word in section}
+        limits = {word: section.read(word, readers.rows) for word in LIMITS if word in section}
         unit = _unit(section, problems)
         if unit == ROW:
             _check_row_limits(section, limits)

@@ -1,7 +1,7 @@
 """What dpsql asks of an engine: run one generated statement and return Arrow, or be cancelled.
 
-An engine raises nothing but `EngineFailure`, which carries no word of its own for the analyst: engines quote row
-values in their messages.
+An engine raises nothing but `EngineFailure`, so that nobody reads its own words unasked: engines quote row values in
+their messages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import pyarrow as pa
 
 
 class EngineFailure(Exception):
-    """The statement did not finish. `detail` is for the owner's log only, never for an analyst."""
+    """The statement did not finish. `detail`: the engine's own words, which an analyst may read only where the engine
+    has never seen a private row."""
 
     def __init__(self, detail: str, *, interrupted: bool = False):
         super().__init__("the engine could not finish")

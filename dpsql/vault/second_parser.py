@@ -148,21 +148,8 @@ _OTHERS: dict[str, Shape] = {
 
 _TYPES = frozenset(
     {"bool", "boolean", "varchar", "text", "string", "date", "time", "timestamp", "timestamptz", "interval", "uuid"}
-    | {
-        "tinyint",
-        "smallint",
-        "int",
-        "integer",
-        "bigint",
-        "hugeint",
-        "int128",
-        "float",
-        "real",
-        "double",
-        "decimal",
-        "blob",
-    }
-    | {"utinyint", "usmallint", "uinteger", "ubigint", "uhugeint", "list", "struct", "timestamp with time zone"}
+    | {"tinyint", "smallint", "int", "integer", "bigint", "hugeint", "int128", "float", "real", "double", "decimal"}
+    | {"utinyint", "usmallint", "uinteger", "ubigint", "uhugeint", "blob", "list", "struct", "timestamp with time zone"}
 )
 _TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
 _LOOK_LIKE_COLUMNS = frozenset(
