@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
@@ -51,16 +51,6 @@ def split(epsilon: Fraction, weights: Sequence[Fraction | int]) -> tuple[Fractio
         raise refusal("DP120", "every weight must be above 0", repair="leave out what is to get nothing")
     whole = sum(map(Fraction, weights), Fraction(0))
     return tuple(epsilon * weight / whole for weight in weights)
-
-
-def compose(charges: Iterable[tuple[Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
-    """What (epsilon, delta) charges cost together: their sums. Nothing at all costs (0, 0)."""
-    epsilon = delta = Fraction(0)
-    for e, d in charges:
-        if e < 0 or d < 0:
-            raise ValueError("a charge is never below 0")  # it would be a refund
-        epsilon, delta = epsilon + e, delta + d
-    return epsilon, delta
 
 
 def parse_amount(text: str | int | float | Decimal, *, what: str = "an amount") -> Fraction:

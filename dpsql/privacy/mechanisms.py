@@ -70,13 +70,6 @@ class DiscreteLaplace:
                 return low
             digits *= 2
 
-    @property
-    def variance(self) -> float:
-        """2q/(1-q)^2, rounded to a float (infinite where no float is that large)."""
-        with _arithmetic(40 + 2 * _length(self.scale)):  # 1 - q loses the digits of the scale
-            q = (-1 / _decimal(self.scale)).exp()
-            return float(2 * q / ((1 - q) * (1 - q)))
-
     def tail(self, h: int) -> float:
         """P[|X| > h], rounded to a float: to be shown. Where a decision hangs on it, ask `half_width`."""
         if h < 0:

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpsql.errors import ProgrammingError
-from dpsql.privacy.accounting import DIGITS, LEAST, MOST, compose, parse_amount, show_amount, split
+from dpsql.privacy.accounting import DIGITS, LEAST, MOST, parse_amount, show_amount, split
 
 amounts = st.builds(
     lambda digits, place: Fraction(digits) * Fraction(10) ** place,
@@ -176,25 +176,6 @@ def test_a_split_of_nothing_is_our_own_error() -> None:
     for epsilon, weights in ((Fraction(0), [1]), (Fraction(-1), [1]), (Fraction(1), [])):
         with pytest.raises(ValueError, match="split"):
             split(epsilon, weights)
-
-
-def test_ten_tenths_are_one() -> None:
-    tenth = (parse_amount("0.1"), parse_amount("1e-7"))
-    assert compose([tenth] * 10) == (Fraction(1), Fraction(1, 10**6))
-    assert compose([]) == (Fraction(0), Fraction(0))
-
-
-@given(st.lists(st.tuples(fractions, fractions)), st.lists(st.tuples(fractions, fractions)))
-def test_composition_is_the_same_in_any_grouping(
-    first: list[tuple[Fraction, Fraction]], second: list[tuple[Fraction, Fraction]]
-) -> None:
-    assert compose([*first, *second]) == compose([compose(second), compose(first)])
-
-
-@pytest.mark.parametrize("charge", [(Fraction(-1), Fraction(0)), (Fraction(1), Fraction(-1, 10))])
-def test_a_refund_is_no_charge(charge: tuple[Fraction, Fraction]) -> None:
-    with pytest.raises(ValueError, match="never below 0"):
-        compose([(Fraction(1), Fraction(1)), charge])
 
 
 def joint(epsilons: list[Fraction], flips: int) -> list[float]:

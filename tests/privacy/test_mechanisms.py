@@ -1,4 +1,4 @@
-"""What a mechanism says of itself is true: privacy ratio, half-width, variance, tail."""
+"""What a mechanism says of itself is true: privacy ratio, half-width, tail."""
 
 from __future__ import annotations
 
@@ -85,19 +85,6 @@ def test_tail(scale: Fraction) -> None:
     for h in (0, 1, 5, int(scale), 40 * int(scale) + 3):
         rest = ARITHMETIC.multiply(Decimal(2), below(-h - 1, scale))
         assert noise.tail(h) == float(rest)
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_variance(scale: Fraction) -> None:
-    """The sum of x^2 P[X = x], summed as 2 sum over h >= 0 of (2h + 1) P[X > h]."""
-    parts = [(2 * h + 1) * float(below(-h - 1, scale)) for h in range(45 * math.ceil(scale))]
-    assert math.isclose(DiscreteLaplace(scale).variance, 2 * math.fsum(parts), rel_tol=1e-12)
-
-
-def test_variance_of_extreme_scales() -> None:
-    assert math.isclose(DiscreteLaplace(Fraction(10**60)).variance, 2e120, rel_tol=1e-15)
-    assert DiscreteLaplace(Fraction(10**200)).variance == math.inf
-    assert DiscreteLaplace(Fraction(1, 10**6)).variance == 0.0
 
 
 def test_draws_stay_within_the_half_width_as_often_as_stated() -> None:
