@@ -28,6 +28,7 @@ from dpsql.front.diagnostics import (
     OK,
     USAGE,
     ProgressBar,
+    Usage,
     exit_code,
     fault,
     guarded,
@@ -60,10 +61,6 @@ commands:
 'dpsql COMMAND --help' tells more.
 exit codes: 0 ok, 1 engine, 2 usage or policy, 3 refused, 4 budget, 130 interrupted, 70 dpsql's own fault
 """
-
-
-class Usage(Exception):
-    """The command line asks for what can't be; shown in one line."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -292,7 +289,7 @@ def _budget_open(arguments: list[str]) -> int:
     parser.add_argument("--new", action="store_true", required=True, help="yes, forget what was spent")
     parser.add_argument("policy", metavar="POLICY")
     parser.add_argument("database", metavar="DATABASE", nargs="?")
-    parser.add_argument("--ledger", metavar="FILE", help="the file of budgets (default: the one in your state folder)")
+    _ledger_option(parser)
     given = parser.parse_args(arguments)
 
     def opened() -> Balance:
@@ -328,13 +325,17 @@ def _show_balance(given: argparse.Namespace, balance_now: Callable[[], Balance])
     return OK
 
 
+def _ledger_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ledger", metavar="FILE", help="the file of budgets (default: the one in your state folder)")
+
+
 def _account_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("policy", metavar="POLICY")
-    parser.add_argument("--ledger", metavar="FILE", help="the file of budgets (default: the one in your state folder)")
+    _ledger_option(parser)
 
 
 def _session_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ledger", metavar="FILE", help="the file of budgets (default: the one in your state folder)")
+    _ledger_option(parser)
     parser.add_argument("--analyst", metavar="NAME", help="who asks, where the policy counts per analyst")
     parser.add_argument(
         "--prepare",

@@ -32,6 +32,10 @@ _SIGNS = "|/-\\"  # the turning sign
 T = TypeVar("T")
 
 
+class Usage(Exception):
+    """The command line asks for what can't be; shown in one line."""
+
+
 def exit_code(error: Error) -> int:
     """The process's exit code for this error: by family, so that a script can tell a refusal from an empty budget."""
     return _BY_FAMILY[error.code[2]]

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from dpsql.errors import Error
-from dpsql.front.cli import Usage
-from dpsql.front.diagnostics import OK, exit_code, guarded, say_error, visible
+from dpsql.front.diagnostics import OK, Usage, exit_code, guarded, say_error, visible
 
 
 def init(arguments: list[str]) -> int:
