@@ -10,7 +10,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from dpsql.policy.model import Policy, Table, Value
+from dpsql.policy.model import LIMITS, Policy, Table, Value
 from dpsql.policy.readers import shown
 
 HIGH_EPSILON = 1
@@ -48,7 +48,7 @@ def _of_table(table: Table, policy: Policy) -> Iterator[str]:
         yield f"{place}: has no public keys (values, references): {repair}"
     if table.reads_files and not table.source.lower().endswith(".parquet"):
         yield f"{place}.source: the column types of CSV files are what their rows say: outside of the promise"
-    for name in ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group"):
+    for name in LIMITS:
         limit = getattr(table, name)
         if limit is not None and not _is_round(limit):
             yield f"{place}.{name}: {_looks(limit)}"

@@ -15,35 +15,11 @@ from dataclasses import dataclass, replace
 from dpsql.policy import names
 from dpsql.policy.readers import Wrong, escaped
 
-_PEOPLE = (
-    *(
-        "customer",
-        "cust",
-        "client",
-        "user",
-        "person",
-        "people",
-        "patient",
-        "household",
-        "member",
-        "employee",
-        "student",
-    ),
-    *("subscriber", "visitor", "passenger", "citizen", "resident", "account", "player", "rider", "driver", "guest"),
-    *(
-        "participant",
-        "respondent",
-        "borrower",
-        "tenant",
-        "worker",
-        "voter",
-        "pupil",
-        "buyer",
-        "owner",
-        "card",
-        "device",
-    ),
-)
+_PEOPLE = """
+    customer cust client user person people patient household member employee student subscriber visitor passenger
+    citizen resident account player rider driver guest participant respondent borrower tenant worker voter pupil buyer
+    owner card device
+""".split()
 _KEY = re.compile(r"^(?P<stem>.*?)[_-]?(?:id|key|uuid|guid|no|nr|num|number|sk)$", re.IGNORECASE)
 _IDENTIFIES = re.compile(r"(id|key|uuid|guid|sk)$", re.IGNORECASE)
 _NUMBER = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|DECIMAL.*)$")
