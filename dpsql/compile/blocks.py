@@ -100,6 +100,11 @@ class Resolved:
     blocks: Mapping[int, Private]
 
 
+def item_name(position: int) -> str:
+    """What the item at this position of a subquery is called in generated SQL."""
+    return f"c{position + 1}"
+
+
 def origin(source: Source, name: str) -> tuple[TableSource, str] | None:
     """The policy's column that a source's column is, unchanged, by lineage; None where it is computed.
 
@@ -107,11 +112,26 @@ def origin(source: Source, name: str) -> tuple[TableSource, str] | None:
     """
     if isinstance(source, TableSource):
         return source, name
-    if isinstance(source, BlockSource):
-        tree = next(item.tree for item in source.block.items if item.name == name)
-        if isinstance(tree, exp.Column):
-            return origin(next(s for s in source.block.sources if s.alias == tree.table), tree.name)
-    return None
+    inner = _inner(source, name)
+    return origin(*inner) if inner is not None else None
+
+
+def is_optional(block: PrivateBlock, source: Source, name: str) -> bool:
+    """Whether a source's column, unchanged by lineage, can be missing because a LEFT JOIN found no partner."""
+    if any(join.source is source and join.kind == "LEFT" for join in block.joins):
+        return True
+    inner = _inner(source, name)
+    return inner is not None and isinstance(source, BlockSource) and is_optional(source.block, *inner)
+
+
+def _inner(source: Source, name: str) -> tuple[Source, str] | None:
+    """The column inside a subquery that one of its columns is."""
+    if not isinstance(source, BlockSource):
+        return None
+    tree = next(item.tree for i, item in enumerate(source.block.items) if item_name(i) == name)
+    if not isinstance(tree, exp.Column):
+        return None
+    return next(s for s in source.block.sources if s.alias == tree.table), tree.name
 
 
 def is_aggregate(node: exp.Expr) -> bool:

@@ -20,10 +20,12 @@ from sqlglot import exp
 
 from dpsql.compile.blocks import BlockSource, OtherSource, PrivateBlock, Source, TableSource, origin
 from dpsql.compile.ir import Scope
+from dpsql.compile.kinds import unify
 from dpsql.compile.parse import span_of
+from dpsql.compile.scalars import lower_scalar
 from dpsql.compile.trees import conjuncts
 from dpsql.errors import Error, refusal
-from dpsql.policy.facts import Kind, PublicFacts
+from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Path, Policy, Table
 
 Label = tuple[str, int]
@@ -120,22 +122,30 @@ def _is_unique(
             used = {c.table for c in other.find_all(exp.Column)}
             if not used <= determined or (not used and not isinstance(other, exp.Literal)):
                 continue
-            if source.table.public:
-                if _same_kind(key, other, scope):
-                    covered.add(key.name)
-            elif isinstance(other, exp.Column) and _share_label(source.table, key.name, other, block, policy):
+            if not _same_type(key, other, scope):
+                continue
+            if source.table.public or (
+                isinstance(other, exp.Column) and _share_label(source.table, key.name, other, block, policy)
+            ):
                 covered.add(key.name)
     return any(unique <= covered for unique in facts.tables[source.table.name].unique if unique)
 
 
-def _same_kind(key: exp.Column, other: exp.Expr, scope: Scope) -> bool:
+def _same_type(key: exp.Column, other: exp.Expr, scope: Scope) -> bool:
+    """Whether `key = other` compares in the key's own type, without a cast of the key.
+
+    Two numeric types compare in a third: a BIGINT against `9e15` as DOUBLE, where many keys are equal.
+    """
     left = scope.get((key.table, key.name))
     if left is None:
         return False
     if isinstance(other, exp.Column):
         right = scope.get((other.table, other.name))
         return right is not None and left.type == right.type
-    return isinstance(other, exp.Literal) and other.is_string == (left.type.kind is Kind.VARCHAR)
+    if not isinstance(other, exp.Literal):
+        return False
+    type_, (bare, _) = unify([lower_scalar(key, scope), lower_scalar(other, scope)], "=")
+    return type_ == left.type and isinstance(bare.tree, exp.Column)
 
 
 def _share_label(table: Table, name: str, other: exp.Column, block: PrivateBlock, policy: Policy) -> bool:

@@ -25,6 +25,7 @@ from dpsql.compile.blocks import (
     TableSource,
     aggregates,
     is_aggregate,
+    item_name,
 )
 from dpsql.compile.ir import Facts, Filter, Join, JoinKind, Key, Project, Query, Relation, Release, Scalar, Scan, Scope
 from dpsql.compile.keys import GroupKey, public_keys
@@ -261,14 +262,11 @@ class _Lowerer:
         narrowed = self._narrowed(block, scope)
         items: list[tuple[str, Scalar]] = []
         columns: dict[tuple[str, str], Facts] = {}
-        for item in block.items:
+        for i, item in enumerate(block.items):
             self._check_row_expression(block, item.tree, "SELECT")
             scalar = lower_scalar(item.tree, narrowed)
-            if (source.alias, item.name) in columns:
-                reason = f'two columns of this subquery are called "{item.name}"'
-                raise refusal("DP112", reason, span=span_of(item.tree), repair="give one of them another name with AS")
-            items.append((item.name, scalar))
-            columns[source.alias, item.name] = scalar.facts
+            items.append((item_name(i), scalar))
+            columns[source.alias, item_name(i)] = scalar.facts
         return Project(relation, source.alias, tuple(items)), columns, {source.alias: driving}
 
     def _other_refused(self, source: OtherSource) -> Error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.compile import joins
-from dpsql.compile.blocks import PrivateBlock, is_aggregate
+from dpsql.compile.blocks import PrivateBlock, is_aggregate, is_optional
 from dpsql.compile.ir import Measure, Scalar, Scope, Statistic, is_same
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_scalar
@@ -75,7 +75,7 @@ class Measures:
         if isinstance(column, exp.Column):
             source = next((s for s in self.block.sources if s.alias == column.table), None)
             if source is not None and joins.is_unit(source, column.name, self.policy):
-                optional = any(j.source is source and j.kind == "LEFT" for j in self.block.joins)
+                optional = is_optional(self.block, source, column.name)
                 return exp.Not(this=exp.Is(this=column.copy(), expression=exp.null())) if optional else None
         reason = f"COUNT(DISTINCT ...) is answered for the {self.policy.unit} only"
         raise refusal("DP203", reason, span=span, repair="count rows with COUNT(*), or count the units")

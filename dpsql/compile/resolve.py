@@ -31,6 +31,7 @@ from dpsql.compile.blocks import (
     TableSource,
     aggregates,
     is_release,
+    item_name,
 )
 from dpsql.compile.names import Names, Prefer
 from dpsql.compile.parse import Parsed, span_of
@@ -222,15 +223,11 @@ class _Resolver:
                 called = _renamed(table.visible_columns, renamed)
                 source = TableSource(table, self._unique(table.name), called, node)
             elif isinstance(cte.body, PrivateBlock):
-                item_names = [i.name for i in cte.body.items]
-                called = _renamed(item_names, list(cte.columns) or renamed)
-                source = BlockSource(cte.body, self._unique(alias), called, node)
+                source = BlockSource(cte.body, self._unique(alias), _items_of(cte.body, cte.columns, renamed), node)
         elif is_plain_subquery(node):
             bound = self.query(cast(exp.Expr, node.this), env)
             if isinstance(bound, PrivateBlock) and not bound.is_release:
-                source = BlockSource(
-                    bound, self._unique(alias or "derived"), _renamed([i.name for i in bound.items], renamed), node
-                )
+                source = BlockSource(bound, self._unique(alias or "derived"), _items_of(bound, (), renamed), node)
         key = alias.lower() or f" {len(names.sources)}"
         if key in names.sources:
             raise refusal(
@@ -382,6 +379,14 @@ class _Resolver:
 def _renamed(names: Sequence[str], called: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """(called, actual) pairs for `AS t(a, b)`: the first columns are renamed, the rest keep their names."""
     return tuple((called[i] if i < len(called) else name, name) for i, name in enumerate(names))
+
+
+def _items_of(block: PrivateBlock, of_cte: Sequence[str], renamed: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """(called, actual) pairs of a subquery's columns. In the SQL that is made they are c1, c2, ...: no name of an
+    analyst's can stand beside, or in the place of, "$unit" and "$rank" (DuckDB takes the first of two equal names)."""
+    names = [of_cte[i] if i < len(of_cte) else item.name for i, item in enumerate(block.items)]
+    called = [renamed[i] if i < len(renamed) else name for i, name in enumerate(names)]
+    return tuple((name, item_name(i)) for i, name in enumerate(called))
 
 
 def _position(node: exp.Expr) -> int | None:

@@ -152,6 +152,7 @@ def _settings(spill: Path, threads: int, memory_limit: str) -> list[tuple[str, s
         ("autoload_known_extensions", "false"),
         ("allow_community_extensions", "false"),
         ("enable_logging", "false"),
+        ("enable_progress_bar", "false"),  # it writes on stdout, and tells how far private rows have come
         ("enable_external_access", "false"),
         ("lock_configuration", "true"),
     ]
