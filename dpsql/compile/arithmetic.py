@@ -51,7 +51,7 @@ from dpsql.compile.ranges import (
     remainder,
     step_of,
     times,
-    truncated,
+    toward_zero,
 )
 from dpsql.compile.trees import wrapped
 from dpsql.errors import Span, refusal
@@ -127,7 +127,7 @@ def divide_whole(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     a, b = numeric(a, "//"), numeric(b, "//")
     if not a.facts.type.kind is b.facts.type.kind is Kind.INTEGER:
         return divide(a, b, span)
-    return _integers(exp.IntDiv, lambda x, y: truncated(quotient(x, y, Fraction(1))), a, b, span, guarded=True)
+    return _integers(exp.IntDiv, lambda x, y: toward_zero(quotient(x, y, Fraction(1))), a, b, span, guarded=True)
 
 
 def modulo(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
@@ -137,8 +137,8 @@ def modulo(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     if kind is Kind.INTEGER:
         return _integers(exp.Mod, lambda x, y: remainder(x, y, Fraction(1)), a, b, span, guarded=True)
     if kind is Kind.DOUBLE:
-        rule: Rule = lambda x, y: remainder(x, y, Fraction(0))  # noqa: E731 - two rules of one name
-        return _doubles(exp.Mod, rule, a, b, span, common_step([a.facts, b.facts]), guarded=True)
+        step = common_step([a.facts, b.facts])
+        return _doubles(exp.Mod, lambda x, y: remainder(x, y, Fraction(0)), a, b, span, step, guarded=True)
     a, b = _shrunk(a), _shrunk(b)
     x, y = a.facts.type, b.facts.type
     scale = max(x.scale, y.scale)

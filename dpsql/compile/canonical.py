@@ -150,7 +150,7 @@ def _plain(node: exp.Expr) -> exp.Expr | None:
     return None
 
 
-def wrapped(tree: exp.Query) -> exp.Query:
+def parenthesised(tree: exp.Query) -> exp.Query:
     """A copy with parentheses around every operator that is an operand: sqlglot's generator leaves some out, and
     `(NOT x BETWEEN 1 AND 2) < y` comes back as NOT of the comparison."""
     tree = tree.copy()

@@ -29,8 +29,7 @@ from dpsql.compile.moments import (
     shifted_days,
     truncated,
 )
-from dpsql.compile.ranges import Bound, Interval, facts_of, held, known, mapped, minus, monotone
-from dpsql.compile.ranges import truncated as truncated_to_zero
+from dpsql.compile.ranges import Bound, Interval, facts_of, held, known, mapped, minus, monotone, toward_zero
 from dpsql.compile.trees import wrapped
 from dpsql.errors import Span, nearest, refusal
 from dpsql.policy.facts import Kind
@@ -160,7 +159,7 @@ def difference(unit: str, start: Scalar, end: Scalar, span: Span | None) -> Scal
 
     def count(one: Interval, other: Interval) -> Interval:
         whole = minus(*(_image(i, lambda d: Fraction(ordinal(d, counted))) for i in (other, one)))
-        return truncated_to_zero(monotone(whole, lambda days: days / size))
+        return toward_zero(monotone(whole, lambda days: days / size))
 
     def exactly(one: Value, other: Value) -> Value:
         apart = ordinal(as_date(other), counted) - ordinal(as_date(one), counted)

@@ -81,8 +81,8 @@ def is_same(one: Scalar | None, other: Scalar | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A table of the snapshot. `limit`: rows of rank above it are cut (None = none needed or wanted).
-    Only the driving scan of a release under strategy `rows` carries a limit; `plan` puts it there."""
+    """A table of the snapshot. `limit`: rows of rank above it are cut (None = nothing is). Only the driving scan of a
+    release carries one, which `plan` puts there: the strategy's R, or the much larger one that every unit has."""
 
     table: str
     alias: str

@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from dpsql.compile import essence
-from dpsql.compile.canonical import Pair, alike, check_shape, plain, read, reread, same, span_of, wrapped, write
+from dpsql.compile.canonical import Pair, alike, check_shape, parenthesised, plain, read, reread, same, span_of, write
 from dpsql.compile.parameters import Parameters, literals_for, number, put
 from dpsql.compile.scan import STRINGS, scan, span_of_token, tokenize
 from dpsql.errors import Error, refusal
@@ -82,7 +82,7 @@ def _settle(first: exp.Query) -> _Settled:
     """All readings must be alike. Where one is not, parentheses were lacking (they are put in and all is tried again),
     or sqlglot writes something else than it read."""
     unlike: exp.Expr = first
-    for start in (first, wrapped(first)):
+    for start in (first, parenthesised(first)):
         tree, text = start, write(start)
         for _ in range(MAX_ROUNDS):
             again = _reread(text)

@@ -260,8 +260,8 @@ def quotient(a: Interval, b: Interval, grain: Fraction | None) -> Interval:
     return _around([_ratio(x, y) for x in _ends(a) for part in parts for y in part] or [Fraction(0)])
 
 
-def truncated(a: Interval) -> Interval:
-    """Toward zero, as integer division does."""
+def toward_zero(a: Interval) -> Interval:
+    """Cut to whole numbers, as integer division does."""
     return Interval(*(None if end is None else Fraction(math.trunc(end)) for end in (a.lo, a.hi)))  # type: ignore[arg-type]
 
 

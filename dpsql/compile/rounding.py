@@ -35,8 +35,7 @@ def sign(a: Scalar, span: Span | None) -> Scalar:
     anything = Interval(Fraction(-1), Fraction(1))
     bounds = known(a.facts)
     exact = monotone(bounds, lambda x: Fraction(_sign(x))) if bounds.is_bounded else anything
-    result = unary(cast(exp.Sign(this=a.tree), INTEGER), a, INTEGER, (exact, anything), _sign, span)
-    return result
+    return unary(cast(exp.Sign(this=a.tree), INTEGER), a, INTEGER, (exact, anything), _sign, span)
 
 
 def floor(a: Scalar, span: Span | None) -> Scalar:
