@@ -42,11 +42,17 @@ class Receipt:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """table: the result. half_widths: one entry per column of `table`: None (exact, or no interval can be stated) or
-    one number per row (the 95 % half-width of that cell). receipt: None for SET, SHOW, DESCRIBE, EXPLAIN."""
+    one number per row (the 95 % half-width of that cell); empty where no column has any. receipt: None for SET, SHOW,
+    DESCRIBE, EXPLAIN."""
 
     table: pa.Table
     half_widths: Sequence[Sequence[float | None] | None] = field(default_factory=tuple)
     receipt: Receipt | None = None
+
+    @property
+    def widths(self) -> Sequence[Sequence[float | None] | None]:
+        """half_widths, with a None for each column where there are none at all."""
+        return self.half_widths or [None] * self.table.num_columns
 
 
 def finished(result: pa.Table, half_widths: Sequence[int], receipt: Receipt) -> Answer:

@@ -3,6 +3,7 @@
 One family: each error has a code, the reason, where it stands in the analyst's text (a span, shown with
 a caret) and what to write instead. The classes are those of PEP 249, chosen by the first digit of the code:
 
+    DP0xx the DB-API itself     InterfaceError
     DP1xx syntax and names      ProgrammingError
     DP2xx form                  NotSupportedError
     DP3xx policy and snapshot   PolicyError (a ProgrammingError)

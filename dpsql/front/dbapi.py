@@ -199,9 +199,7 @@ class Cursor:
     @property
     def half_widths(self) -> list[list[float | None] | None]:
         """Per column None (exact, or not known) or one number per row: half the width of the 95 % interval."""
-        answer = self._result()
-        widths = answer.half_widths or [None] * answer.table.num_columns
-        return [None if column is None else list(column) for column in widths]
+        return [None if column is None else list(column) for column in self._result().widths]
 
     def fetchone(self) -> Row | None:
         """The next row, or None."""

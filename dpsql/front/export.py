@@ -106,7 +106,7 @@ def _string(text: str) -> str:
 def _names(answer: Answer, *, unique: bool) -> list[str]:
     """The column names with those of the half-widths between; `unique` numbers repeated ones, as objects need."""
     names: list[str] = []
-    for name, widths in zip(answer.table.column_names, _widths(answer), strict=True):
+    for name, widths in zip(answer.table.column_names, answer.widths, strict=True):
         for wanted in (name,) if widths is None else (name, f"{name}_half_width"):
             candidate, number = wanted, 2
             while unique and candidate in names:
@@ -115,19 +115,14 @@ def _names(answer: Answer, *, unique: bool) -> list[str]:
     return names
 
 
-def _widths(answer: Answer) -> Sequence[Sequence[float | None] | None]:
-    return list(answer.half_widths) or [None] * answer.table.num_columns
-
-
 def _rows(answer: Answer) -> Iterator[tuple[Any, ...]]:
     """Rows as Python values, each noised value followed by its half-width."""
     if not answer.table.num_columns:
         return
-    widths = _widths(answer)
     for start in range(0, answer.table.num_rows, _ROWS):
         part = answer.table.slice(start, _ROWS)
         columns: list[Sequence[Any]] = []
-        for column, half in zip(part.columns, widths, strict=True):
+        for column, half in zip(part.columns, answer.widths, strict=True):
             columns.append(column.to_pylist())
             if half is not None:
                 columns.append(half[start : start + _ROWS])

@@ -85,10 +85,9 @@ class Column:
 def columns_of(answer: Answer, signs: Signs = UNICODE, rows: int | None = None) -> list[Column]:
     """The answer's columns as text; at most `rows` rows."""
     table = answer.table if rows is None else answer.table.slice(0, rows)
-    widths = list(answer.half_widths) or [None] * table.num_columns
     return [
         _column(field, table.column(i).to_pylist(), None if w is None else list(w)[: table.num_rows], signs)
-        for i, (field, w) in enumerate(zip(table.schema, widths, strict=True))
+        for i, (field, w) in enumerate(zip(table.schema, answer.widths, strict=True))
     ]
 
 
@@ -264,8 +263,7 @@ def balance(account: str, spent: Balance, signs: Signs = UNICODE) -> str:
 
 def _behind(answer: Answer, receipt: Receipt, signs: Signs) -> list[str]:
     """The noise of releases that no column of the result shows with its own ± (a ratio, a rank, a HAVING)."""
-    widths = list(answer.half_widths)
-    shown = {n for n, w in zip(answer.table.column_names, widths, strict=bool(widths)) if w is not None}
+    shown = {n for n, w in zip(answer.table.column_names, answer.widths, strict=True) if w is not None}
     hidden = [c for c in receipt.columns if c.name not in shown and c.half_width is not None]
     said = [
         f"{_shortened(visible(c.name), 40, signs)} {signs.plus_minus} "
