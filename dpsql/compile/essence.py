@@ -115,7 +115,7 @@ _POWER = {TokenType.CARET, TokenType.DSTAR}
 _SET_OPERATIONS = {TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT}
 _DATE_TYPES = {TokenType.DATE, TokenType.TIME, TokenType.TIMESTAMP, TokenType.TIMESTAMPNTZ, TokenType.TIMESTAMPTZ}
 _TEXT_TYPES = ("VARCHAR", "TEXT", "STRING", "CHAR", "BPCHAR")
-_UNIT_FOLLOWS = _STRINGS | {TokenType.NUMBER, TokenType.R_PAREN}
+_UNIT_FOLLOWS = _STRINGS | {TokenType.NUMBER}
 _BEFORE_SIGN = {
     *(TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.COMMA, TokenType.COLON, TokenType.SELECT, TokenType.DISTINCT),
     *(TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.DIV, TokenType.MOD, TokenType.DPIPE),
@@ -150,6 +150,7 @@ def compare(
 def _essence(tokens: Sequence[Token], literals: Mapping[str, Sequence[Token]]) -> Iterator[tuple[str, Token]]:
     """A key for each thing said: `=literal`, `"quoted name`, `~part of a date`, `%keyword or operator`, or a word."""
     open_brackets: list[str] = [""]  # the word before each open parenthesis, else the bracket
+    closed = ""  # the word before the parenthesis that was closed last
     end = TokenType.SENTINEL
     skip = 0
     for i, token in enumerate(tokens):
@@ -161,7 +162,7 @@ def _essence(tokens: Sequence[Token], literals: Mapping[str, Sequence[Token]]) -
         if kind in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE):
             open_brackets.append(tokens[i - 1].text.upper() if kind is TokenType.L_PAREN and i else token.text)
         elif kind in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE) and len(open_brackets) > 1:
-            open_brackets.pop()
+            closed = open_brackets.pop()
         if skip:
             skip -= 1
         elif kind in _STRINGS:
@@ -198,7 +199,9 @@ def _essence(tokens: Sequence[Token], literals: Mapping[str, Sequence[Token]]) -
         elif word == "NULLS" and i + 1 < len(tokens) and tokens[i + 1].text.upper() == "LAST":
             skip = 1  # DuckDB's default for both directions
         elif not _is_silent(kind, word, before, inside):
-            for key in _word(kind, word, before, after, second, inside):
+            # After a parenthesis such a word is a part of a date in INTERVAL (n) day, and an alias in COUNT(*) d.
+            dated = before in _UNIT_FOLLOWS or (before is TokenType.R_PAREN and closed == "INTERVAL")
+            for key in _word(kind, word, before, after, second, inside, dated):
                 yield key, token
 
 
@@ -216,7 +219,7 @@ def _is_silent(kind: TokenType, word: str, before: TokenType, inside: str) -> bo
 
 
 def _word(
-    kind: TokenType, word: str, before: TokenType, after: TokenType, second: TokenType, inside: str
+    kind: TokenType, word: str, before: TokenType, after: TokenType, second: TokenType, inside: str, dated: bool
 ) -> Iterator[str]:
     call = after is TokenType.L_PAREN
     if word in ("ROWS", "RANGE", "GROUPS") and not call and after is not TokenType.BETWEEN:
@@ -231,7 +234,7 @@ def _word(
         yield "CAST"
     elif word in ("ISNULL", "NOTNULL") and not call:
         yield from ("%IS", "%NULL") if word == "ISNULL" else ("%NOT", "%IS", "%NULL")
-    elif not call and (before in _UNIT_FOLLOWS or inside == "EXTRACT") and _unit(word):
+    elif not call and (dated or inside == "EXTRACT") and _unit(word):
         yield _unit(word)
     elif kind is TokenType.VAR:
         yield word

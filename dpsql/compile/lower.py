@@ -33,7 +33,7 @@ from dpsql.compile.measures import Measures
 from dpsql.compile.parse import span_of
 from dpsql.compile.public import check_public
 from dpsql.compile.scalars import lower_scalar, narrow
-from dpsql.compile.trees import column, conjuncts, is_star, rebuild, shown, without_parens
+from dpsql.compile.trees import called, column, conjuncts, is_star, rebuild, shown, without_parens
 from dpsql.compile.types import column_facts
 from dpsql.errors import Error, refusal
 from dpsql.policy.facts import PublicFacts
@@ -172,8 +172,8 @@ class _Lowerer:
             if not isinstance(source, TableSource):
                 continue
             if grouping and tree is used and joins.is_unit(source, used.name, self.policy):
-                reason = f"grouping by {used.name} gives one row per {self.policy.unit}"
-                raise refusal("DP206", reason, span=span_of(used), repair=f"count them: COUNT(DISTINCT {used.name})")
+                reason = f"grouping by {called(used)} gives one row per {self.policy.unit}"
+                raise refusal("DP206", reason, span=span_of(used), repair=f"count them: COUNT(DISTINCT {called(used)})")
             if used.name not in source.table.columns:
                 reason = f"{used.name} identifies the {self.policy.unit} and is not listed in the policy"
                 repair = f"it can be counted: COUNT(DISTINCT {used.name})"
@@ -357,9 +357,9 @@ class _PostProcessing:
                 "DP201", "a star here means rows of single units", span=span_of(node), repair="name keys and aggregates"
             )
         if isinstance(node, exp.Column):
-            repair = f"add {node.name} to GROUP BY, or aggregate it"
+            repair = f"add {called(node)} to GROUP BY, or aggregate it"
             raise refusal(
-                "DP202", f'"{node.name}" is neither grouped nor aggregated', span=span_of(node), repair=repair
+                "DP202", f'"{called(node)}" is neither grouped nor aggregated', span=span_of(node), repair=repair
             )
         return rebuild(node, self)
 

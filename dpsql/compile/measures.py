@@ -9,7 +9,7 @@ from dpsql.compile.blocks import PrivateBlock, is_aggregate, is_optional
 from dpsql.compile.ir import Measure, Scalar, Scope, Statistic, is_same
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import shown, wrapped
+from dpsql.compile.trees import called, shown, wrapped
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind
 from dpsql.policy.model import Policy
@@ -111,7 +111,7 @@ class Measures:
         return value
 
     def _unbounded(self, argument: exp.Expr) -> Error:
-        names = sorted({c.name for c in argument.find_all(exp.Column)})
+        names = sorted({called(c) for c in argument.find_all(exp.Column)})
         text = shown(argument)
         reason = f"{text} has no bounds, so one {self.policy.unit} could move the result without limit"
         repair = (

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpsql.compile.blocks import OtherSource, Source
 from dpsql.compile.parse import span_of
-from dpsql.compile.trees import wrapped
+from dpsql.compile.trees import CALLED, wrapped
 from dpsql.errors import Error, nearest, refusal
 
 
@@ -51,6 +51,7 @@ class Names:
             reason = f'the column "{column.name}" is in several tables'
             raise refusal("DP112", reason, span=span_of(column), repair=repair)
         if found:
+            found[0].meta[CALLED] = column.name
             return _positioned(found[0], column)
         opaque = [s for v, s in self.sources.items() if isinstance(s, OtherSource) and qualifier in ("", v)]
         if opaque:  # it may be a column of a FROM item that `lower` refuses: that refusal says more

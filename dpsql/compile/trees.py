@@ -59,12 +59,21 @@ def wrapped(node: exp.Expr) -> exp.Expr:
     return node if simple and not infix else exp.Paren(this=node)
 
 
+CALLED = "called"
+"""In a bound column's meta: what the analyst called it (columns of subqueries have other names in generated SQL)."""
+
+
+def called(node: exp.Column) -> str:
+    """A bound column as the analyst called it."""
+    return str(node.meta.get(CALLED, node.name))
+
+
 def shown(node: exp.Expr) -> str:
     """An expression as an analyst would write it: without the aliases and quotes that resolving added."""
 
     def plain(part: exp.Expr) -> exp.Expr:
         if isinstance(part, exp.Column) and isinstance(part.this, exp.Identifier):
-            name = part.name
+            name = called(part)
             return exp.Column(this=exp.to_identifier(name, quoted=not (name.isidentifier() and name == name.lower())))
         return part
 

@@ -109,7 +109,6 @@ LOSSES = [
     ("SELECT ceil(a, 2)", ""),
     ("SELECT @ a", "@"),
     ("SELECT a ~ 'b'", "~"),
-    ("SELECT * FROM (FROM t SELECT a) s", "s"),
 ]
 
 
