@@ -178,7 +178,7 @@ def check_shape(tree: exp.Query) -> exp.Query:
                 continue
             if isinstance(node, exp.DML | exp.DDL | exp.Command):
                 what = type(node).__name__.upper()
-                raise refusal("DP103", f"dpsql does not run {what} statements", repair="dpsql only reads: ask a SELECT")
+                raise refusal("DP240", f"{what} is not answered", span=span_of(node), repair="dpsql only reads")
             if isinstance(node, exp.Select) and not node.expressions:
                 raise refusal("DP101", "a SELECT without columns", repair="write what to select; * is all")
             unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")

@@ -120,7 +120,7 @@ def put(tree: exp.Query, literals: Mapping[str, exp.Expr], slots: Mapping[str, T
             or node.parent is None
             or node.arg_key == "alias"
         ):
-            raise refusal("DP003", "a parameter stands where no value can", repair="write the value itself")
+            raise refusal("DP101", "a parameter stands where no value can", repair="write the value itself")
         seen.add(name)
         literal = literals[name].copy()
         literal.meta.update(start=slots[name].start, end=slots[name].end)
@@ -128,5 +128,5 @@ def put(tree: exp.Query, literals: Mapping[str, exp.Expr], slots: Mapping[str, T
     for name, token in slots.items():
         if name not in seen:
             at = span_of_token(token)
-            raise refusal("DP003", "a parameter stands where no value can", span=at, repair="write the value itself")
+            raise refusal("DP101", "a parameter stands where no value can", span=at, repair="write the value itself")
     return tree
