@@ -1,4 +1,4 @@
-"""Attacks that once worked: names of the engine's own columns, keys compared in another type, names that differ in case."""
+"""Attacks that once worked: names of the engine's own columns, keys compared in other types, names alike but for case."""
 
 from __future__ import annotations
 
