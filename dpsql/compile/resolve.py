@@ -220,7 +220,7 @@ class _Resolver:
             cte = env.get(node.name.lower()) if not node.db else None
             if cte is None:
                 table = self._table(node)
-                called = _renamed(table.visible_columns, renamed)
+                called = tuple(zip(_called(table.visible_columns, renamed), table.visible_columns, strict=True))
                 source = TableSource(table, self._unique(table.name), called, node)
             elif isinstance(cte.body, PrivateBlock):
                 source = BlockSource(cte.body, self._unique(alias), _items_of(cte.body, cte.columns, renamed), node)
@@ -230,12 +230,8 @@ class _Resolver:
                 source = BlockSource(bound, self._unique(alias or "derived"), _items_of(bound, (), renamed), node)
         key = alias.lower() or f" {len(names.sources)}"
         if key in names.sources:
-            raise refusal(
-                "DP112",
-                f'two tables in FROM are called "{alias}"',
-                span=span_of(node),
-                repair="give one of them an alias",
-            )
+            reason = f'two tables in FROM are called "{alias}"'
+            raise refusal("DP112", reason, span=span_of(node), repair="give one of them an alias")
         names.sources[key] = source
         return source
 
@@ -376,16 +372,15 @@ class _Resolver:
         return base if self._used[base] == 1 else self._unique(f"{base}_{self._used[base]}")
 
 
-def _renamed(names: Sequence[str], called: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """(called, actual) pairs for `AS t(a, b)`: the first columns are renamed, the rest keep their names."""
-    return tuple((called[i] if i < len(called) else name, name) for i, name in enumerate(names))
+def _called(names: Sequence[str], renamed: Sequence[str]) -> list[str]:
+    """Names under `AS t(a, b)`: the first columns are renamed, the rest keep theirs."""
+    return [*renamed[: len(names)], *names[len(renamed) :]]
 
 
 def _items_of(block: PrivateBlock, of_cte: Sequence[str], renamed: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """(called, actual) pairs of a subquery's columns. In the SQL that is made they are c1, c2, ...: no name of an
     analyst's can stand beside, or in the place of, "$unit" and "$rank" (DuckDB takes the first of two equal names)."""
-    names = [of_cte[i] if i < len(of_cte) else item.name for i, item in enumerate(block.items)]
-    called = [renamed[i] if i < len(renamed) else name for i, name in enumerate(names)]
+    called = _called(_called([item.name for item in block.items], of_cte), renamed)
     return tuple((name, item_name(i)) for i, name in enumerate(called))
 
 

@@ -45,7 +45,7 @@ Progress = Callable[[str, float], None]
 
 
 class Merged(Exception):
-    """Two units got one surrogate. Another salt will do."""
+    """Two units got one surrogate: there is no snapshot, and the next attempt draws another salt."""
 
 
 def make_tables(
