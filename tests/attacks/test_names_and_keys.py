@@ -1,4 +1,4 @@
-"""Attacks that once worked: names of the engine's own columns, keys compared in other types, names alike but for case."""
+"""Attacks that once worked: names of the engine's own columns, keys in another type, names alike but for case."""
 
 from __future__ import annotations
 
