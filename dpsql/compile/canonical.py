@@ -8,13 +8,14 @@ themselves (sqlglot compares hashes, and ignores the case of strings). Must not:
 from __future__ import annotations
 
 import re
+from typing import TypeGuard
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token
 
-from dpsql.compile.essence import UNITS
+from dpsql.compile.essence import INTERVAL_UNITS, UNITS
 from dpsql.compile.scan import STRICT_NUMBER, tokenize
 from dpsql.errors import Error, Span, refusal
 
@@ -131,8 +132,12 @@ def _plain(node: exp.Expr) -> exp.Expr | None:
             return exp.Literal.string(node.this)
         case exp.DateAdd() if isinstance(node.expression, exp.Interval) and not node.args.get("unit"):
             return exp.Paren(this=exp.Add(this=node.this, expression=node.expression))
-        case exp.Interval() if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            node.this.set("is_string", True)
+        case exp.Interval():
+            if isinstance(node.this, exp.Literal) and not node.this.is_string:
+                node.this.set("is_string", True)
+            unit = node.args.get("unit")
+            if is_unit(unit) and unit.name.upper() not in INTERVAL_UNITS:
+                node.set("unit", exp.var(UNITS[unit.name.upper()]))
         case exp.Trim() if node.args.get("position") == "BOTH":
             node.set("position", None)
         case exp.LogicalAnd() | exp.LogicalOr() if not isinstance(node.this, exp.Cast):
@@ -182,13 +187,14 @@ def check_shape(tree: exp.Query) -> exp.Query:
             if isinstance(node, exp.Select) and not node.expressions:
                 raise refusal("DP101", "a SELECT without columns", repair="write what to select; * is all")
             unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")
-            if unit is not None and not is_unit(unit):
+            in_list = is_unit(unit) and (not isinstance(node, exp.Interval) or unit.name.upper() in INTERVAL_UNITS)
+            if unit is not None and not in_list:
                 raise no_unit(unit)
         level = [child for node in level for child in node.iter_expressions()]
     raise _too_deep()
 
 
-def is_unit(node: object) -> bool:
+def is_unit(node: object) -> TypeGuard[exp.Var | exp.Literal]:
     """Whether a node is a part of a date, as a bare word or a string of the fixed list."""
     if isinstance(node, exp.Var) or (isinstance(node, exp.Literal) and node.is_string):
         return str(node.this).upper() in UNITS

@@ -42,6 +42,25 @@ UNITS: dict[str, str] = {
 }
 """The words that may stand for a part of a date, in all of DuckDB's spellings that mean the same."""
 
+INTERVAL_UNITS = frozenset(
+    unit + ending
+    for unit in (
+        "YEAR",
+        "QUARTER",
+        "MONTH",
+        "WEEK",
+        "DAY",
+        "HOUR",
+        "MINUTE",
+        "SECOND",
+        "MILLISECOND",
+        "MICROSECOND",
+        "DECADE",
+    )
+    for ending in ("", "S")
+) | {"CENTURY", "CENTURIES", "MILLENNIUM", "MILLENNIA"}
+"""The words that belong to INTERVAL in DuckDB's grammar. Others become an alias: INTERVAL '3' MON is 3 seconds."""
+
 _FUNCTIONS: dict[str, tuple[str, ...]] = {
     "CEILING": ("CEIL",),
     "CHAR_LENGTH": ("LENGTH",),
@@ -115,7 +134,6 @@ _POWER = {TokenType.CARET, TokenType.DSTAR}
 _SET_OPERATIONS = {TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT}
 _DATE_TYPES = {TokenType.DATE, TokenType.TIME, TokenType.TIMESTAMP, TokenType.TIMESTAMPNTZ, TokenType.TIMESTAMPTZ}
 _TEXT_TYPES = ("VARCHAR", "TEXT", "STRING", "CHAR", "BPCHAR")
-_UNIT_FOLLOWS = _STRINGS | {TokenType.NUMBER}
 _BEFORE_SIGN = {
     *(TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.COMMA, TokenType.COLON, TokenType.SELECT, TokenType.DISTINCT),
     *(TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.DIV, TokenType.MOD, TokenType.DPIPE),
@@ -199,8 +217,10 @@ def _essence(tokens: Sequence[Token], literals: Mapping[str, Sequence[Token]]) -
         elif word == "NULLS" and i + 1 < len(tokens) and tokens[i + 1].text.upper() == "LAST":
             skip = 1  # DuckDB's default for both directions
         elif not _is_silent(kind, word, before, inside):
-            # After a parenthesis such a word is a part of a date in INTERVAL (n) day, and an alias in COUNT(*) d.
-            dated = before in _UNIT_FOLLOWS or (before is TokenType.R_PAREN and closed == "INTERVAL")
+            # A part of a date in INTERVAL 1 d and INTERVAL (n) d, an alias in SELECT 1 d and COUNT(*) d.
+            dated = (i > 1 and tokens[i - 2].token_type is TokenType.INTERVAL) or (
+                before is TokenType.R_PAREN and closed == "INTERVAL"
+            )
             for key in _word(kind, word, before, after, second, inside, dated):
                 yield key, token
 

@@ -53,7 +53,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
     _refuse_loose_not(tokens)
     numbered, slots = number(tokens)
     literals = literals_for(slots, parameters)
-    first = plain(put(check_shape(read(numbered, text)), literals, slots))
+    first = check_shape(plain(put(read(numbered, text), literals, slots)))
     spelled = {name: tokenize(write(literal)) for name, literal in literals.items()}
     settled = _settle(first)
     lost, invented = essence.compare(numbered, tokenize(settled.text), spelled)

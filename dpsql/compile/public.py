@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from dpsql.compile.canonical import is_unit, no_unit, span_of
+from dpsql.compile.essence import INTERVAL_UNITS, UNITS
 from dpsql.errors import Error, Span, nearest, refusal
 
 # name, sqlglot's class for it (- where sqlglot has none), least and largest number of arguments
@@ -188,7 +189,9 @@ def _check_construct(node: exp.Expr, allowed: frozenset[str]) -> None:
 def _is_plain_interval(node: exp.Interval) -> bool:
     """INTERVAL '1 year 2 months': numbers and parts of dates in turn."""
     parts = str(node.this.this).split() if isinstance(node.this, exp.Literal) else []
-    return bool(parts) and len(parts) % 2 == 0 and all(is_unit(exp.var(word)) for word in parts[1::2])
+    return (
+        bool(parts) and len(parts) % 2 == 0 and all(UNITS.get(word.upper()) in INTERVAL_UNITS for word in parts[1::2])
+    )
 
 
 def _check_call(node: exp.Func, also: frozenset[str]) -> None:

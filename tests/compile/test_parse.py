@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from dpsql.compile.canonical import reread, same, write
+from dpsql.compile.essence import UNITS
 from dpsql.compile.parse import Parameters, parse, span_of
 from dpsql.errors import Error
 
@@ -54,6 +55,9 @@ def written(text: str, parameters: Parameters | None = None) -> str:
         ),
         ("SELECT a FROM t, UNNEST([1]) AS u(x)", "SELECT a FROM t CROSS JOIN UNNEST([1]) AS u(x)"),
         ("SELECT x NOT BETWEEN 1 AND 2 < b", "SELECT (NOT (x BETWEEN 1 AND 2)) < b"),
+        ("SELECT 1 d, 'x' y, COUNT(*) m, a s", "SELECT 1 AS d, 'x' AS y, COUNT(*) AS m, a AS s"),
+        ("SELECT INTERVAL 1 d, INTERVAL (n) mons", "SELECT INTERVAL '1' DAY, INTERVAL (n) MONTH"),
+        ("SELECT INTERVAL '3 mon', INTERVAL n DAYS", "SELECT INTERVAL '3' MONTH, INTERVAL (n) DAYS"),
         ("SELECT c * mod(a, b)", "SELECT c * (a % b)"),
         ("SELECT 1 /* one */ + 2 -- two", "SELECT 1 + 2"),
     ],
@@ -144,6 +148,8 @@ def test_a_not_that_is_an_operand_needs_parentheses(text: str) -> None:
         "SELECT date_diff('day'' ', a, b)",
         "SELECT EXTRACT(nothing FROM d)",
         "SELECT INTERVAL 1 fortnight",
+        "SELECT INTERVAL 3 DOW",
+        "SELECT INTERVAL '3' YEAR TO MONTH",
     ],
 )
 def test_parts_of_dates_are_words_of_a_list(text: str) -> None:
@@ -364,6 +370,34 @@ def test_nothing_and_truth_arrive_exactly() -> None:
 
 
 # -- against DuckDB, which reads the analyst's text itself -----------------------------------------------------------
+
+MOMENT, EARLIER = "TIMESTAMP '2021-03-14 15:16:17.181920'", "TIMESTAMP '2019-01-31 01:02:03'"
+
+
+@pytest.mark.parametrize("word", sorted(UNITS))
+def test_parts_of_dates_mean_what_they_mean_in_duckdb(word: str) -> None:
+    for template in (
+        "date_trunc('{word}', {moment})",
+        "date_part('{word}', {moment})",
+        "EXTRACT({word} FROM {moment})",
+        "EXTRACT('{word}' FROM {moment})",
+        "{moment} + INTERVAL 3 {word}",
+        "{moment} + INTERVAL '3 {word}'",
+        "{moment} + INTERVAL (2) {word}",
+        "date_diff('{word}', {earlier}, {moment})",
+        "date_sub('{word}', {earlier}, {moment})",
+    ):
+        sql = "SELECT " + template.format(word=word, moment=MOMENT, earlier=EARLIER)
+        plain = answer(sql)
+        if not isinstance(plain, str):
+            continue
+        try:
+            canonical = written(sql)
+        except Error as error:
+            assert error.code in ("DP231", "DP106")  # noqa: PT017
+            continue
+        assert answer(canonical) == plain, template
+
 
 TABLE = "(VALUES (1, 2, 'abc', TRUE), (3, NULL, 'xbz', FALSE), (2, 2, NULL, NULL)) AS t(x, y, s, b)"
 NUMBERS = [
