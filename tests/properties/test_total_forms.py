@@ -22,8 +22,8 @@ from sqlglot import exp
 
 from dpsql.compile.gate import seal
 from dpsql.compile.ir import Facts
-from dpsql.compile.ranges import Interval, bound_of, held, is_huge, known
-from dpsql.compile.scalars import finite, lower_scalar, narrow
+from dpsql.compile.ranges import Interval, bound_of, finite, held, is_huge, known
+from dpsql.compile.scalars import lower_scalar, narrow
 from dpsql.errors import NotSupportedError
 from dpsql.policy.facts import Kind
 from tests.properties.adversaries import COLUMNS, FUNCTIONS, Template, fill, predicate, scope, table
