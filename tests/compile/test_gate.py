@@ -109,7 +109,7 @@ def test_sqlglot_writes_strings_of_these_as_sql(call: str) -> None:
 
 @pytest.mark.parametrize("template", FUNCTIONS + FORMS)
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_no_string_and_no_name_becomes_sql(template: str, payload: str) -> None:
+def test_no_string_and_no_name_becomes_sql(template: str, payload: str) -> None:  # P01, P02
     for name in quoted(payload):
         statement = f"SELECT {template.format(name)} FROM t"
         made = outcome(statement)
@@ -141,37 +141,37 @@ def test_the_gate_needs_no_help(template: str, payload: str) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT 1e0+1e0 FROM t",
-        "SELECT regexp_replace(x, 'a', 'b', 'l') FROM t",
+        "SELECT 1e0+1e0 FROM t",  # P06
+        "SELECT regexp_replace(x, 'a', 'b', 'l') FROM t",  # P07
         "SELECT approx_quantile(x, .1, .2) FROM t",
         "SELECT INTERVAL '14 months ago' FROM t",
         "SELECT first(x IGNORE NULLS) FROM t",
         "SELECT jaro_winkler_similarity(a, b, .8) FROM t",
-        "SELECT date_trunc(s, d) FROM (SELECT region AS s, seen AS d FROM patients)",
-        "WITH w AS (DELETE FROM patients RETURNING *) SELECT COUNT(*) FROM w",
-        "SELECT age.max() FROM patients",
+        "SELECT date_trunc(s, d) FROM (SELECT region AS s, seen AS d FROM patients)",  # P08
+        "WITH w AS (DELETE FROM patients RETURNING *) SELECT COUNT(*) FROM w",  # P11
+        "SELECT age.max() FROM patients",  # P14
         "SELECT name.first() FROM patients",
-        "SELECT MAX(COLUMNS('c.*')) FROM patients",
+        "SELECT MAX(COLUMNS('c.*')) FROM patients",  # P15
         "SELECT * REPLACE (0 AS uid) FROM patients",
-        "SELECT * FROM query('SELECT name FROM patients')",
+        "SELECT * FROM query('SELECT name FROM patients')",  # P16
         "SELECT my_macro(3)",
-        "SELECT stats(age) FROM patients LIMIT 1",
+        "SELECT stats(age) FROM patients LIMIT 1",  # P17
         "SELECT * FROM pragma_storage_info('patients')",
         "SELECT * FROM duckdb_tables()",
         "SUMMARIZE patients",
-        "SELECT * FROM 'x.csv'",
+        "SELECT * FROM 'x.csv'",  # P18
         'SELECT * FROM "x.csv"',
         "SELECT content FROM read_text('/etc/hostname')",
         "SELECT * FROM some_python_variable",
-        "SELECT $🦆$x$🦆$",
+        "SELECT $🦆$x$🦆$",  # P21
         "SELECT E'it\\'s'",
-        "SELECT COUNT(*) FROM patients; DROP TABLE patients",
-        "EXPLAIN SELECT 1",
+        "SELECT COUNT(*) FROM patients; DROP TABLE patients",  # P22
+        "EXPLAIN SELECT 1",  # P23
         "CALL pragma_version()",
         "COPY patients TO 'x'",
         "SELECT a FROM t, LATERAL (SELECT 1)",
-        "SELECT random() FROM t",
-        "SELECT getvariable('v') FROM t",
+        "SELECT random() FROM t",  # E02
+        "SELECT getvariable('v') FROM t",  # S06
     ],
 )
 def test_nothing_of_this_reaches_an_engine(statement: str) -> None:

@@ -104,7 +104,7 @@ LOSSES = [
     ("SELECT quantile_cont(a, 0.5, lost)", "lost"),
     ("SELECT INTERVAL '14 months ago'", "'14 months ago'"),
     ("SELECT array_to_string(a, ',', lost)", ""),
-    ("SELECT date_trunc(s, d) FROM (SELECT region AS s, seen AS d FROM patients)", ""),  # a column read as a unit
+    ("SELECT date_trunc(s, d) FROM (SELECT region AS s, seen AS d FROM patients)", ""),  # P08: a column read as a unit
     ("SELECT date_diff(u, a, b)", ""),
     ("SELECT 'a' 'b'", ""),
     ("SELECT today(lost)", ""),
@@ -117,7 +117,7 @@ LOSSES = [
 
 
 @pytest.mark.parametrize(("text", "piece"), LOSSES, ids=lambda v: str(v)[:40])
-def test_what_sqlglot_loses_or_invents_is_refused(text: str, piece: str) -> None:
+def test_what_sqlglot_loses_or_invents_is_refused(text: str, piece: str) -> None:  # P07
     error = refused(text)
     assert error.code in ("DP106", "DP231", "DP101")
     if piece:
@@ -142,8 +142,8 @@ def test_a_not_that_is_an_operand_needs_parentheses(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT EXTRACT(\"YEAR FROM DATE '2020-01-01') + (SELECT 42) + EXTRACT(YEAR\" FROM DATE '2020-02-02')",
-        "SELECT date_add(DATE '2020-01-01', 1, 'day, (SELECT MAX(name) FROM patients) AS x --')",
+        "SELECT EXTRACT(\"YEAR FROM DATE '2020-01-01') + (SELECT 42) + EXTRACT(YEAR\" FROM DATE '2020-02-02')",  # P01
+        "SELECT date_add(DATE '2020-01-01', 1, 'day, (SELECT MAX(name) FROM patients) AS x --')",  # P02
         "SELECT date_trunc('fortnight', d)",
         "SELECT date_diff('day'' ', a, b)",
         "SELECT EXTRACT(nothing FROM d)",
@@ -169,7 +169,7 @@ def test_known_parts_of_dates_pass(unit: str) -> None:
         ("SELECT '/*', \"--\" FROM t -- '", "SELECT '/*', \"--\" FROM t"),
     ],
 )
-def test_comments_never_become_sql(text: str, canonical: str) -> None:
+def test_comments_never_become_sql(text: str, canonical: str) -> None:  # P05
     assert written(text) == canonical
 
 
@@ -181,7 +181,7 @@ def test_comments_that_sqlglot_and_duckdb_read_otherwise_are_refused(text: str) 
 @pytest.mark.parametrize(
     "text", ["SELECT 1e0+1e0", "SELECT 1e", "SELECT 1.2.3", "SELECT 0x1F", "SELECT 1__0", "SELECT a.1"]
 )
-def test_numbers_are_strict(text: str) -> None:
+def test_numbers_are_strict(text: str) -> None:  # P06
     assert refused(text).code == "DP101"
 
 
@@ -189,7 +189,7 @@ def test_numbers_are_strict(text: str) -> None:
     ("text", "value"),
     [("$t$a'b$t$", "a'b"), ("$$\\n$$", "\\n"), ("'it''s'", "it's"), ("'a\\'", "a\\"), ("$🦆$x$🦆$", None), ("''", "")],
 )
-def test_strings_have_the_value_that_duckdb_reads(text: str, value: str | None) -> None:
+def test_strings_have_the_value_that_duckdb_reads(text: str, value: str | None) -> None:  # P21
     if value is None:
         assert refused(f"SELECT {text}").code == "DP101"
         return
@@ -207,15 +207,15 @@ def test_strings_have_the_value_that_duckdb_reads(text: str, value: str | None) 
         ("SELECT (1", "DP101"),
         ("SELECT 1 1", "DP101"),
         ("SELECT * FROM t JOIN", "DP101"),
-        ("WITH w AS (DELETE FROM patients RETURNING *) SELECT COUNT(*) FROM w", "DP240"),
+        ("WITH w AS (DELETE FROM patients RETURNING *) SELECT COUNT(*) FROM w", "DP240"),  # P11
         ("WITH w AS (SELECT 1) INSERT INTO t SELECT * FROM w", "DP103"),
-        ("EXPLAIN SELECT 1", "DP101"),  # sqlglot's own tokens would make this an opaque command
+        ("EXPLAIN SELECT 1", "DP101"),  # P23: sqlglot's own tokens would make this an opaque command
         ("CALL pragma_version()", "DP101"),
         ("COPY patients TO 'x'", "DP103"),
         ("DROP TABLE patients", "DP103"),
         ("SET x = 1", "DP103"),
         ("SELECT 1; SELECT 2", "DP102"),
-        ("SELECT * FROM 'x.csv'", "DP110"),
+        ("SELECT * FROM 'x.csv'", "DP110"),  # P18
         ("SELECT COUNT(*) FROM patients USING SAMPLE 10", "DP240"),
         ("SELECT 1" + " + 1" * 200, "DP104"),
         ("SELECT * FROM t" + " JOIN t" * 40, "DP104"),  # doubles with each join in sqlglot's parser
@@ -327,7 +327,7 @@ def test_a_parameter_names_nothing(text: str) -> None:
     assert refused(text, ["patients"]).code == "DP101"
 
 
-def test_a_parameter_is_never_text() -> None:
+def test_a_parameter_is_never_text() -> None:  # P25
     attack = "x' OR 1=1 --"
     assert written("SELECT COUNT(*) FROM patients WHERE region = ?", [attack]) == (
         "SELECT COUNT(*) FROM patients WHERE region = 'x'' OR 1=1 --'"

@@ -184,7 +184,7 @@ QUERIES = [
     "CAST(a AS FLOAT), CAST(a AS INT8), a::TINYINT FROM t",
     "SELECT * FROM (WITH w AS (SELECT a FROM t) SELECT * FROM w) AS s",
 ]
-"""Run as they are and as canonical text: the answers must be equal."""
+"""Run as they are and as canonical text: the answers must be equal (P09)."""
 
 CALLS = [
     "abs(-2), ceil(1.2), ceiling(1.2), floor(-1.2), round(2.567, 2), trunc(-2.7), sign(-3), sqrt(2), cbrt(27), exp(1)",
@@ -267,7 +267,7 @@ def refused(text: str) -> Error:
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        ("random()", "random"),
+        ("random()", "random"),  # E02
         ("uuid()", "uuid"),
         ("gen_random_uuid()", "uuid"),
         ("now()", "now"),
@@ -276,14 +276,14 @@ def refused(text: str) -> Error:
         ("today()", "current_date"),
         ("transaction_timestamp()", "transaction_timestamp"),
         ("hash(a)", "hash"),
-        ("stats(a)", "stats"),
-        ("getvariable('v')", "getvariable"),
+        ("stats(a)", "stats"),  # P17
+        ("getvariable('v')", "getvariable"),  # S06
         ("nextval('s')", "nextval"),
         ("current_setting('threads')", "current_setting"),
         ("version()", "version"),
         ("current_user()", "current_user"),
         ("current_database()", "current_database"),
-        ("my_macro(3)", "my_macro"),
+        ("my_macro(3)", "my_macro"),  # P16
         ("error('x')", "error"),
         ("sleep_ms(10)", "sleep_ms"),
         ("json_serialize_sql('SELECT 1')", "json_serialize_sql"),
@@ -301,12 +301,12 @@ def test_functions_off_the_list_are_refused_by_name(call: str, name: str) -> Non
 @pytest.mark.parametrize(
     "source",
     [
-        "query('SELECT name FROM patients')",
+        "query('SELECT name FROM patients')",  # P16
         "query_table('patients')",
-        "read_text('/etc/hostname')",
+        "read_text('/etc/hostname')",  # P18
         "read_csv('x.csv')",
         "read_parquet('x.parquet')",
-        "duckdb_tables()",
+        "duckdb_tables()",  # P17
         "pragma_storage_info('patients')",
         "glob('*')",
         "summary(t)",
@@ -321,16 +321,16 @@ def test_table_functions_are_refused(source: str) -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("SELECT a.max() FROM t", "DP240"),
+        ("SELECT a.max() FROM t", "DP240"),  # P14
         ("SELECT b.first() FROM t", "DP240"),
-        ("SELECT MAX(COLUMNS('c.*')) FROM t", "DP240"),
+        ("SELECT MAX(COLUMNS('c.*')) FROM t", "DP240"),  # P15
         ("SELECT * REPLACE (0 AS a) FROM t", "DP240"),
         ("SELECT * EXCLUDE (a) FROM t", "DP240"),
         ("SELECT * RENAME (a AS z) FROM t", "DP240"),
         ("SELECT a FROM t POSITIONAL JOIN u", "DP240"),
         ("SELECT a FROM t ASOF JOIN u USING (a)", "DP240"),
         ("SELECT * FROM t, LATERAL (SELECT t.a) AS x", "DP240"),
-        ("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT n FROM r", "DP240"),
+        ("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT n FROM r", "DP240"),  # J14
         ("SELECT * FROM t PIVOT (SUM(c) FOR b IN ('x'))", "DP240"),
         ("SELECT b COLLATE nocase FROM t", "DP240"),
         ("SELECT d AT TIME ZONE 'UTC' FROM t", "DP240"),

@@ -38,7 +38,7 @@ def test_semicolons_around_a_statement_are_nothing() -> None:
     assert read(" ; SELECT 1") == Select("   SELECT 1")
 
 
-def test_a_second_statement_is_refused_where_it_starts() -> None:
+def test_a_second_statement_is_refused_where_it_starts() -> None:  # P22
     error = refused("SELECT COUNT(*) FROM patients; DROP TABLE patients")
     assert (error.code, error.span) == ("DP102", Span(31, 35))
 
@@ -77,7 +77,7 @@ def test_set_takes_one_literal_and_keeps_it_exact(text: str, expected: tuple[str
         "SET epsilon = - - 1",
         "SET epsilon = 0.1, delta = 0",
         "SET epsilon = (SELECT 1)",
-        "SET VARIABLE v = (SELECT list(name) FROM patients)",
+        "SET VARIABLE v = (SELECT list(name) FROM patients)",  # S06
         "SET SESSION epsilon = 1",
         "SET epsilon",
         "SET epsilon =",
@@ -140,7 +140,7 @@ def test_explain_keeps_positions() -> None:
         ("FOO", "FOO"),
     ],
 )
-def test_everything_else_is_named_and_repaired(text: str, word: str) -> None:
+def test_everything_else_is_named_and_repaired(text: str, word: str) -> None:  # P11, P17, P23
     error = refused(text)
     assert error.code == "DP103"
     assert word in error.reason
@@ -172,7 +172,7 @@ def test_what_has_no_end_is_shown_where_it_starts(text: str, at: int) -> None:
 @pytest.mark.parametrize(
     ("text", "piece"),
     [
-        ("SELECT 1e0+1e0", "1e0+1"),  # sqlglot reads this as 1e0+1 AS e0
+        ("SELECT 1e0+1e0", "1e0+1"),  # P06: sqlglot reads this as 1e0+1 AS e0
         ("SELECT 0x1F", "0x1F"),
         ("SELECT 1e", "1e"),
         ("SELECT 1abc", "1abc"),
