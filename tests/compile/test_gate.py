@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-import sqlglot
+import sqlglot.parser
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
@@ -101,9 +101,22 @@ def outcome(statement: str) -> SealedSql | str:
         return error.code
 
 
+COMPILED = not str(sqlglot.parser.__file__).endswith(".py")
+COMPILED_BREAKS_ON = (
+    "combined_parameterized_agg({}, [1], [2])",
+    "next_value_for(x, {})",
+    "parameterized_agg({}, [1], [2])",
+)
+"""The compiled sqlglot checks types here, and writes nothing at all."""
+
+
 @pytest.mark.parametrize("call", FUNCTIONS)
 def test_sqlglot_writes_strings_of_these_as_sql(call: str) -> None:
     """The reason for this module. Where a new sqlglot mends one, it may leave the list."""
+    if COMPILED and call in COMPILED_BREAKS_ON:
+        with pytest.raises(TypeError):
+            raw(f"SELECT {call.format(quoted(NUMBER)[0])} FROM t")
+        return
     assert any(raw(f"SELECT {call.format(name)} FROM t") for name in quoted(NUMBER))
 
 
