@@ -23,8 +23,22 @@ def prepare(
 ) -> str:
     """Make the snapshot of a policy; returns the report, which speaks of private data and is the owner's alone."""
     loaded = load_policy(policy)
-    _, report = snapshots.prepare(loaded, _database(loaded, database), refresh=refresh, progress=progress)
+    source = _database(loaded, database)
+    found = snapshots.find(loaded) if not refresh else None
+    if found is not None:
+        _check_same(found, source)
+    _, report = snapshots.prepare(loaded, source, refresh=refresh, progress=progress)
     return report.render()
+
+
+def _check_same(found: Snapshot, database: Path | None) -> None:
+    """Refuse another database than the snapshot was made from."""
+    if database is None or str(database.expanduser().resolve()) == found.source:
+        return
+    if not database.expanduser().exists():
+        raise refusal("DP302", f"{database}: there is no such file")
+    reason = "the snapshot of this account was made from another database"
+    raise refusal("DP304", reason, repair="name that database, or make it anew with `dpsql prepare --refresh`")
 
 
 def _database(policy: Policy, database: str | Path | None) -> Path | None:
@@ -44,9 +58,7 @@ def snapshot_for(policy: Policy, database: str | Path | None, how: str) -> Snaps
     if database is not None:
         _database(policy, database)
     if found is not None:
-        if database is not None and str(Path(database).expanduser().resolve()) != found.source:
-            reason = "the snapshot of this account was made from another database"
-            raise refusal("DP304", reason, repair="name that database, or make it anew with `dpsql prepare --refresh`")
+        _check_same(found, Path(database) if database is not None else None)
         return found
     if how == "required" or (database is None and not reads_files_only(policy)):
         reason = f'no snapshot exists for the account "{policy.budget.account}"'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import pyarrow as pa
 
@@ -58,9 +59,15 @@ def of_budget(policy: Policy, balance: Balance) -> Answer:
         "amount": ["epsilon", "delta"],
         "total": [show_amount(balance.epsilon), show_amount(balance.delta)],
         "spent": [show_amount(balance.spent_epsilon), show_amount(balance.spent_delta)],
-        "left": [show_amount(balance.remaining_epsilon), show_amount(balance.remaining_delta)],
+        "left": [_left(balance.remaining_epsilon), _left(balance.remaining_delta)],
     }
     return Answer(pa.table(rows))
+
+
+def _left(amount: Fraction) -> str:
+    """What is left, never more than it is: where no short decimal is exact, one rounded down, after a "≥"."""
+    rounded_up = show_amount(-amount)
+    return f"≥{rounded_up[2:]}" if rounded_up.startswith("≤") else show_amount(amount)
 
 
 def of_tables(policy: Policy) -> Answer:

@@ -51,6 +51,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
     """The canonical tree of one query; DP101, DP103, DP104, DP105, DP106, DP231 or DP003 otherwise."""
     tokens = scan(text)
     _refuse_loose_not(tokens)
+    _refuse_unfinished(tokens)
     numbered, slots = number(tokens)
     literals = literals_for(slots, parameters)
     first = check_shape(plain(put(read(numbered, text), literals, slots)))
@@ -113,6 +114,29 @@ def _refuse_loose_not(tokens: Sequence[Token]) -> None:
         if token.token_type is TokenType.NOT and (tokens[i - 1].token_type in _COMPARISONS or (i > 1 and after_from)):
             repair = "put parentheses around NOT and what it is about"
             raise refusal("DP106", "the statement can be read in two ways", span=span_of_token(token), repair=repair)
+
+
+_ENDS = frozenset(
+    [TokenType.R_PAREN, TokenType.COMMA, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING]
+    + [TokenType.ORDER_BY, TokenType.LIMIT, TokenType.QUALIFY, TokenType.UNION, TokenType.JOIN, TokenType.ON]
+)
+_NEED_MORE = frozenset([TokenType.GROUP_BY, TokenType.ORDER_BY, TokenType.ALIAS])
+_DIRECTIONS = (TokenType.ASC, TokenType.DESC)
+
+
+def _refuse_unfinished(tokens: Sequence[Token]) -> None:
+    """What sqlglot forgives, and DuckDB does not: a clause or an alias that nothing follows, USING without its
+    parentheses, two directions of one ORDER BY."""
+    for i, token in enumerate(tokens):
+        after = tokens[i + 1] if i + 1 < len(tokens) else None
+        bare = token.token_type in _NEED_MORE and (after is None or after.token_type in _ENDS)
+        open_using = token.token_type is TokenType.USING and not (
+            after is not None and (after.token_type is TokenType.L_PAREN or after.text.upper() == "SAMPLE")
+        )
+        twice = token.token_type in _DIRECTIONS and after is not None and after.token_type in _DIRECTIONS
+        if bare or open_using or twice:
+            reason = f"{token.text.upper()} is not finished here" if not twice else "one direction is enough"
+            raise refusal("DP101", reason, span=span_of_token(token))
 
 
 def _unfaithful(lost: Sequence[Token], invented: Sequence[str], tokens: Sequence[Token], tree: exp.Query) -> Error:

@@ -40,6 +40,7 @@ HELP = """\
   what it was charged stays charged."""
 
 _GOODBYES = frozenset(("\\q", "\\quit", "exit", "quit", "exit;", "quit;"))
+_CALLS_FOR_HELP = frozenset(("help", "help;"))
 
 COMMANDS = ("\\?", "\\budget", "\\d", "\\explain", "\\i", "\\q")
 
@@ -82,7 +83,7 @@ class LineReader:
 def whole(text: str) -> bool:
     """Whether Enter hands the text over: a finished statement or a command."""
     start = text.lstrip()
-    if (start.startswith("\\") and first_word(start) != "explain") or start.strip() in _GOODBYES:
+    if (start.startswith("\\") and first_word(start) != "explain") or start.strip() in _GOODBYES | _CALLS_FOR_HELP:
         return True
     return finished(text)
 
@@ -131,6 +132,8 @@ class Repl:
         """Run one input and say what went wrong; the exit code that it would be."""
         try:
             start = text.strip()
+            if start in _CALLS_FOR_HELP:
+                start = "\\?"
             if start.startswith("\\"):
                 return self._command(start)
             self._statements(text, "")

@@ -44,7 +44,8 @@ def draft(tables: Sequence[Drafted]) -> str:
     words = [word for t in tables for word, _ in own[t.name]]
     word = max(dict.fromkeys(words), key=words.count, default="customer")
     lines = [
-        "# A draft, made from names and types. Take away the # of what you choose; `dpsql check` says what is missing.",
+        "# A draft, made from names and types. Take away the # of what you choose, and the line above that it",
+        "# replaces; `dpsql check` with the database says what is missing.",
         "# Choose bounds, limits and values from what anybody may know, never by looking at the data.",
         "version = 1",
         "",
