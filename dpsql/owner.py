@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dpsql.errors import refusal
-from dpsql.ledger import Balance, Ledger
+from dpsql.ledger import Balance, Ledger, Terms, terms
 from dpsql.policy.draft import Drafted, draft
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
@@ -71,9 +71,16 @@ def snapshot_for(policy: Policy, database: str | Path | None, how: str) -> Snaps
 
 def open_account(policy: Policy, snapshot: Snapshot, ledger: str | Path | None) -> Ledger:
     """The policy's account over the snapshot's sources. One budget for all analysts."""
+    return Ledger.open(_file(ledger), _terms(policy, snapshot))
+
+
+def _file(ledger: str | Path | None) -> Path | None:
+    return None if ledger is None else Path(ledger)
+
+
+def _terms(policy: Policy, snapshot: Snapshot) -> Terms:
     budget = policy.budget
-    return Ledger.open(
-        Path(ledger) if ledger is not None else None,
+    return terms(
         budget.account,
         epsilon=budget.epsilon,
         delta=budget.delta,
@@ -100,17 +107,7 @@ def open_account_anew(
     """A fresh account under the policy's terms; what was spent stays on record, and is no longer counted."""
     loaded = load_policy(policy)
     snapshot = snapshot_for(loaded, database, "auto")
-    budget = loaded.budget
-    account = Ledger.open_new(
-        Path(ledger) if ledger is not None else None,
-        budget.account,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        composition=budget.composition,
-        unit=loaded.unit,
-        sources=list(snapshot.sources),
-        analyst=None,
-    )
+    account = Ledger.open_new(_file(ledger), _terms(loaded, snapshot))
     try:
         return account.balance()
     finally:
@@ -120,7 +117,7 @@ def open_account_anew(
 def reopen_account(policy: str | Path, ledger: str | Path | None = None) -> Balance:
     """Let a frozen account take charges again."""
     loaded = load_policy(policy)
-    Ledger.reopen(Path(ledger) if ledger is not None else None, loaded.budget.account)
+    Ledger.reopen(_file(ledger), loaded.budget.account)
     return balance_of(policy, ledger)
 
 

@@ -61,8 +61,8 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
-    """What an account is opened with. `analyst` '' means that all analysts spend from one purse."""
+class Terms:
+    """What an account is opened with; made by `terms`. `analyst` '' means that all analysts spend from one purse."""
 
     name: str
     analyst: str
@@ -73,50 +73,50 @@ class _Terms:
     sources: tuple[str, ...]
 
 
+def terms(
+    account: str,
+    *,
+    epsilon: Fraction,
+    delta: Fraction,
+    composition: str,
+    unit: str,
+    sources: Sequence[str],
+    analyst: str | None,
+) -> Terms:
+    """The terms, in text that the ledger can hold.
+
+    `sources`: resolved absolute paths (or other addresses) of the data. `analyst`: only where the owner's policy
+    gives each analyst a budget of their own; None is one budget for all, which holds even if they pool their answers.
+    """
+    _check_amounts(epsilon, delta)
+    if analyst == "" or not account or epsilon == 0 or delta >= 1:
+        raise refusal("DP901", "an account needs a name, an epsilon above 0 and a delta below 1")
+    name, purse, unit, composition = map(_plain, (account, analyst or "", unit, composition))
+    return Terms(name, purse, unit, composition, epsilon, delta, tuple(dict.fromkeys(map(_plain, sources))))
+
+
 class Ledger:
     """One session's view of one account. Threads may share it; better, each opens its own on the same file."""
 
-    def __init__(self, file: LedgerFile, terms: _Terms, account: int, purse: int):
+    def __init__(self, file: LedgerFile, terms: Terms, account: int, purse: int):
         self._file, self._terms, self._account, self._purse = file, terms, account, purse
 
     @staticmethod
-    def open(
-        path: Path | None,
-        account: str,
-        *,
-        epsilon: Fraction,
-        delta: Fraction,
-        composition: str,
-        unit: str,
-        sources: Sequence[str],
-        analyst: str | None,
-    ) -> Ledger:
+    def open(path: Path | None, terms: Terms) -> Ledger:
         """Open the account, for the first time or again. A changed epsilon keeps what was spent.
 
-        `sources`: resolved absolute paths (or other addresses) of the data. `analyst`: only where the owner's
-        policy gives each analyst a budget of their own; None is one budget for all, which holds even if they
-        pool their answers. DP404 where the terms are others, or a source spends from another account.
+        DP404 where the account has other terms, or a source spends from another account.
         """
-        return _enter(path, _terms(account, epsilon, delta, composition, unit, sources, analyst), new=False)
+        return _enter(path, terms, new=False)
 
     @staticmethod
-    def open_new(
-        path: Path | None,
-        account: str,
-        *,
-        epsilon: Fraction,
-        delta: Fraction,
-        composition: str,
-        unit: str,
-        sources: Sequence[str],
-        analyst: str | None,
-    ) -> Ledger:
+    def open_new(path: Path | None, terms: Terms) -> Ledger:
         """For the owner alone: a fresh account under these terms that takes the sources over.
 
         An account of the same name is closed, with all its purses, and stays on record; sessions that still
         spend from it, or from an account that loses a source here, are stopped at their next charge.
         """
-        return _enter(path, _terms(account, epsilon, delta, composition, unit, sources, analyst), new=True)
+        return _enter(path, terms, new=True)
 
     @staticmethod
     def reopen(path: Path | None, account: str) -> None:
@@ -144,7 +144,7 @@ class Ledger:
         with self._file.transaction(write=True) as connection:
             balance, failures, closed = self._read(connection)
             if closed or not self._owns_sources(connection):
-                reason = f'the account "{self._terms.name}" was closed or lost a source while this session was open'
+                reason = f'the account "{self._terms.name}" was closed or lost a source after this connection opened it'
                 raise refusal("DP404", reason, repair="connect again")
             if failures >= MAX_FAILURES:
                 reason = f'the account "{self._terms.name}" is frozen after {failures} failures of the engine'
@@ -246,7 +246,7 @@ class Ledger:
             raise refusal("DP901", f"charge {charge_id} is not one that waits for its answer")
 
 
-def _enter(path: Path | None, terms: _Terms, *, new: bool) -> Ledger:
+def _enter(path: Path | None, terms: Terms, *, new: bool) -> Ledger:
     file = LedgerFile(path)
     try:
         with file.transaction(write=True) as connection:
@@ -287,7 +287,7 @@ def _open_account(connection: sqlite3.Connection, name: str) -> tuple[int, str, 
     return row
 
 
-def _first_time(connection: sqlite3.Connection, terms: _Terms) -> int:
+def _first_time(connection: sqlite3.Connection, terms: Terms) -> int:
     cursor = connection.execute(
         "INSERT INTO account (name, unit, composition, per_analyst, epsilon, delta, opened)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -300,7 +300,7 @@ def _first_time(connection: sqlite3.Connection, terms: _Terms) -> int:
     return account
 
 
-def _again(connection: sqlite3.Connection, terms: _Terms, found: tuple[int, str, str, str, str, int]) -> int:
+def _again(connection: sqlite3.Connection, terms: Terms, found: tuple[int, str, str, str, str, int]) -> int:
     account, unit, composition, epsilon, delta, per_analyst = found
     differences = [
         f"{name} {was}, not {asked}"
@@ -321,7 +321,7 @@ def _again(connection: sqlite3.Connection, terms: _Terms, found: tuple[int, str,
     return account
 
 
-def _check_sources(connection: sqlite3.Connection, terms: _Terms) -> None:
+def _check_sources(connection: sqlite3.Connection, terms: Terms) -> None:
     for source in terms.sources:
         row = connection.execute(
             "SELECT name FROM source JOIN account ON account.id = source.account WHERE path = ?", (source,)
@@ -333,22 +333,6 @@ def _check_sources(connection: sqlite3.Connection, terms: _Terms) -> None:
 
 def _note(connection: sqlite3.Connection, account: int, what: str) -> None:
     connection.execute("INSERT INTO event (account, what, at) VALUES (?, ?, ?)", (account, what, now()))
-
-
-def _terms(
-    account: str,
-    epsilon: Fraction,
-    delta: Fraction,
-    composition: str,
-    unit: str,
-    sources: Sequence[str],
-    analyst: str | None,
-) -> _Terms:
-    _check_amounts(epsilon, delta)
-    if analyst == "" or not account or epsilon == 0 or delta >= 1:
-        raise refusal("DP901", "an account needs a name, an epsilon above 0 and a delta below 1")
-    name, purse, unit, composition = map(_plain, (account, analyst or "", unit, composition))
-    return _Terms(name, purse, unit, composition, epsilon, delta, tuple(dict.fromkeys(map(_plain, sources))))
 
 
 def _check_amounts(*amounts: object) -> None:

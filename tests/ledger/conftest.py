@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import dpsql.ledger
-from dpsql.ledger import Charge, Ledger
+from dpsql.ledger import Charge, Ledger, terms
 
 ROOT = Path(dpsql.ledger.__file__).parents[2]
 TERMS: dict[str, Any] = {
@@ -31,11 +31,11 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 from dpsql.errors import Error
-from dpsql.ledger import Charge, Ledger
+from dpsql.ledger import Charge, Ledger, terms
 path = Path(sys.argv[1])
 def account(epsilon):
-    return Ledger.open(path, "shop", epsilon=Fraction(epsilon), delta=Fraction(1, 10**6), composition="basic",
-                       unit="household", sources=("/data/sales.parquet",), analyst=None)
+    return Ledger.open(path, terms("shop", epsilon=Fraction(epsilon), delta=Fraction(1, 10**6), composition="basic",
+                                   unit="household", sources=("/data/sales.parquet",), analyst=None))
 def charge(epsilon):
     return Charge(Fraction(epsilon), Fraction(0), "SELECT 1", "f", "s", "p")
 """
@@ -48,12 +48,12 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def account(path: Path) -> Iterator[Callable[..., Ledger]]:
-    """`account(name="shop", new=False, at=path, **terms)`; all are closed at the end."""
+    """`account(name="shop", new=False, at=path, **others)`; all are closed at the end."""
     with ExitStack() as stack:
 
-        def open_account(name: str = "shop", *, new: bool = False, at: Path | None = path, **terms: Any) -> Ledger:
+        def open_account(name: str = "shop", *, new: bool = False, at: Path | None = path, **others: Any) -> Ledger:
             way = Ledger.open_new if new else Ledger.open
-            return stack.enter_context(closing(way(at, name, **{**TERMS, **terms})))
+            return stack.enter_context(closing(way(at, terms(name, **{**TERMS, **others}))))
 
         yield open_account
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from dpsql.errors import BudgetError
-from dpsql.ledger import Charge, Ledger
+from dpsql.ledger import Charge, Ledger, Terms, terms
 
 amounts = st.fractions(min_value=0, max_value=2, max_denominator=1000)
 sessions = st.integers(0, 2)
@@ -29,8 +29,11 @@ class Spending(RuleBasedStateMachine):
         self.sessions = [self.open() for _ in range(3)]
 
     def open(self) -> Ledger:
-        terms = {"delta": self.delta, "composition": "basic", "unit": "person", "sources": ["/a"], "analyst": None}
-        return Ledger.open(self.path, "shop", epsilon=self.epsilon, **terms)
+        return Ledger.open(self.path, self.terms())
+
+    def terms(self) -> Terms:
+        others = {"delta": self.delta, "composition": "basic", "unit": "person", "sources": ["/a"], "analyst": None}
+        return terms("shop", epsilon=self.epsilon, **others)
 
     @rule(session=sessions, epsilon=amounts, delta=st.fractions(0, Fraction(1, 500), max_denominator=10**6))
     def charge(self, session, epsilon, delta):
@@ -77,8 +80,7 @@ class Spending(RuleBasedStateMachine):
         self.sessions[0].verify()
         for session in self.sessions:
             session.close()
-        terms = {"delta": self.delta, "composition": "basic", "unit": "person", "sources": ["/a"], "analyst": None}
-        Ledger.open_new(self.path, "shop", epsilon=self.epsilon, **terms).close()
+        Ledger.open_new(self.path, self.terms()).close()
         self.charges, self.waiting, self.answers, self.failures = [], [], {}, 0
         self.sessions = [self.open() for _ in range(3)]
 

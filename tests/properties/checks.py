@@ -22,7 +22,7 @@ from dpsql.compile import rewrite
 from dpsql.compile.plan import ReleasePlan, Selection, Slot, SlotKind
 from dpsql.errors import Error
 from dpsql.explain import explain
-from dpsql.ledger import Ledger
+from dpsql.ledger import Ledger, terms
 from dpsql.session import Compiled, Session
 from dpsql.vault import noise
 from dpsql.vault.engine import EngineFailure
@@ -179,13 +179,15 @@ class Bench:
         file = world.folder / "ledger.sqlite"
         self.ledger = Ledger.open(
             file,
-            "world",
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            composition="basic",
-            unit="person",
-            sources=["s"],
-            analyst=None,
+            terms(
+                "world",
+                epsilon=budget.epsilon,
+                delta=budget.delta,
+                composition="basic",
+                unit="person",
+                sources=["s"],
+                analyst=None,
+            ),
         )
 
     def __enter__(self) -> Bench:

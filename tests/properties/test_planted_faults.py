@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from dpsql.compile.trees import column
 from dpsql.errors import Error
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy import sensitivity
-from dpsql.privacy.sensitivity import Limits, Norms
+from dpsql.privacy.sensitivity import Norms
 from dpsql.vault import materialise
+from tests.audit.faults import no_limit_on_rows, sensitivity_off_by_two
 from tests.properties.checks import COUNT, CROWDED, JOIN, MEAN, NOBODY, PRICES, SOUND, SUM, UNITS, examine, rows
 from tests.properties.differences import Violation
 from tests.properties.worlds import Database
@@ -31,15 +31,6 @@ from tests.properties.worlds import Database
 def test_nothing_is_found_where_nothing_is_wrong(tmp_path: Path) -> None:
     examine(tmp_path / "a", CROWDED, SOUND, "1", "2", "NULL")
     examine(tmp_path / "b", NOBODY, SOUND, "1", "NULL")
-
-
-def drop_the_rank_limit(patch: pytest.MonkeyPatch) -> None:
-    plain = relations._item
-
-    def item(relation: Any, *rest: Any) -> Any:
-        return plain(replace(relation, limit=None) if isinstance(relation, Scan) else relation, *rest)
-
-    patch.setattr(relations, "_item", item)
 
 
 def drop_the_equality_of_units(patch: pytest.MonkeyPatch) -> None:
@@ -61,20 +52,9 @@ def drop_the_clamp(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(steps, "to_grid", to_grid)
 
 
-def halve_the_norms(patch: pytest.MonkeyPatch) -> None:
-    plain = sensitivity.of_rows
-
-    def of_rows(limits: Limits, weight: int, keys: int | None) -> Norms:
-        full = plain(limits, weight, keys)
-        return Norms(full.linf // 2, full.l1 // 2, full.keys)
-
-    patch.setattr(sensitivity, "of_rows", of_rows)
-    patch.setattr("dpsql.session.check", lambda *_: None)  # which finds it first: see below
-
-
 def count_units_once_in_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sensitivity, "of_units", lambda *_: Norms(1, 1, 1))
-    patch.setattr("dpsql.session.check", lambda *_: None)
+    patch.setattr("dpsql.session.check", lambda *_: None)  # which finds it first: see below
 
 
 def believe_that_public_tables_are_unique(patch: pytest.MonkeyPatch) -> None:
@@ -103,11 +83,11 @@ def rank_by_place(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("fault", "database", "statements", "found"),
     [
-        (drop_the_rank_limit, CROWDED, [COUNT], r"\(ii\)"),
+        (no_limit_on_rows, CROWDED, [COUNT], r"\(ii\)"),
         (drop_the_equality_of_units, CROWDED, [JOIN], r"\(i+\)"),
         (drop_the_clamp, CROWDED, [SUM], r"\(ii\)"),
         (drop_the_clamp, CROWDED, [MEAN], r"\(ii\)"),
-        (halve_the_norms, CROWDED, [COUNT], r"\(ii\)"),
+        (sensitivity_off_by_two, CROWDED, [COUNT], r"\(ii\)"),
         (count_units_once_in_all, rows(events=[["1", "'a'", g] for g in "123"]), [UNITS], r"\(i+\)"),
         (believe_that_public_tables_are_unique, CROWDED, [PRICES], r"\(ii\)"),
         (keep_rows_of_nobody, NOBODY, [COUNT], r"\(i\)"),
@@ -127,7 +107,7 @@ def test_a_planted_fault_is_found(
         examine(tmp_path / "world", database, statements, "1", "2", "NULL")
 
 
-@pytest.mark.parametrize("fault", [halve_the_norms, count_units_once_in_all])
+@pytest.mark.parametrize("fault", [sensitivity_off_by_two, count_units_once_in_all])
 def test_the_plan_does_not_pass_with_too_little_noise(
     fault: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
