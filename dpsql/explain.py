@@ -11,7 +11,7 @@ from dpsql.compile.ir import Statistic
 from dpsql.compile.plan import PrivatePlan, ReleasePlan, Selection, Slot, SlotKind
 from dpsql.compile.rewrite import Rewritten
 from dpsql.privacy.accounting import show_amount
-from dpsql.privacy.intervals import two_laplace_half_width
+from dpsql.privacy.intervals import count_half_width, sum_half_width, two_laplace_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.privacy.selection import conditioned, threshold
 from dpsql.privacy.sensitivity import Limits
@@ -93,10 +93,9 @@ def _error(slot: Slot, statistic: Statistic) -> str:
     grid, scale = slot.grid, float(slot.scale) / slot.subgrid
     match statistic:
         case Statistic.VALUES:
-            return f"± {_number(two_laplace_half_width(scale, scale) / grid.span + 1)} (95 %)"
+            return f"± {_number(count_half_width(scale, grid.span))} (95 %)"
         case Statistic.SUM:
-            ends = (abs(grid.lo) * scale / grid.span, abs(grid.hi) * scale / grid.span)
-            return f"± {_number((two_laplace_half_width(*ends) + 1) * float(grid.step))} (95 %)"
+            return f"± {_number(sum_half_width(scale, grid.lo, grid.span) * float(grid.step))} (95 %)"
         case _:
             reach = two_laplace_half_width(0, scale) * float(grid.step)
             return f"± at most about {_number(reach)} / (number of values) (95 %)"

@@ -43,7 +43,7 @@ def _check_same(found: Snapshot, database: Path | None) -> None:
 
 def _database(policy: Policy, database: str | Path | None) -> Path | None:
     """The database, where the policy needs one. Raises DP302 where one is missing, or none is read."""
-    needed = not reads_files_only(policy)
+    needed = not policy.reads_files_only
     if needed and database is None:
         raise refusal("DP302", "name the database file to prepare from", repair="dpsql prepare POLICY DATABASE")
     if not needed and database is not None:
@@ -60,7 +60,7 @@ def snapshot_for(policy: Policy, database: str | Path | None, how: str) -> Snaps
     if found is not None:
         _check_same(found, Path(database) if database is not None else None)
         return found
-    if how == "required" or (database is None and not reads_files_only(policy)):
+    if how == "required" or (database is None and not policy.reads_files_only):
         reason = f'no snapshot exists for the account "{policy.budget.account}"'
         raise refusal(
             "DP305", reason, repair="make it with `dpsql prepare POLICY DATABASE`, or connect with a database"
@@ -124,11 +124,6 @@ def reopen_account(policy: str | Path, ledger: str | Path | None = None) -> Bala
 def check_data(policy: Policy, database: str | Path | None) -> None:
     """Whether names and types of the data fit the policy. Raises DP302 with all that does not."""
     survey.check(policy, _database(policy, database))
-
-
-def reads_files_only(policy: Policy) -> bool:
-    """Whether the data can be checked without a database."""
-    return all(table.reads_files for table in policy.tables.values())
 
 
 def draft_policy(data: str | Path, folder: str | Path) -> str:

@@ -109,8 +109,8 @@ def half_widths(at: pa.ChunkedArray, around: pa.ChunkedArray, count: int) -> lis
     """The 95 % half-width per row of an expression: with N replays the ceil(0.95 (N + 1))-th smallest distance from its
     value at the released numbers, which covers at least 95 % of the replayed law; None where a replay has no value."""
     rows = len(at)
-    if not count or not rows:
-        return [None] * rows
+    if not rows:
+        return []
     value = at.to_numpy().astype(np.float64)
     distance = np.abs(around.to_numpy().astype(np.float64).reshape(count, rows) - value)
     found = np.sort(distance, axis=0)[min(-(-95 * (count + 1) // 100), count) - 1]

@@ -132,12 +132,13 @@ class Session:
         table = released[bars.released]
         count = releases.replays(table.num_rows)
         planned = next(r for r in compiled.plan.releases if r.release.name == bars.released)
-        at = self._engines.outer.run(replay.text, {bars.released: table})
-        copies = replicates(table, planned, count) if count else table
-        around = self._engines.outer.run(replay.text, {bars.released: copies})
-        for name in bars.replayed:
-            widths = releases.half_widths(at.column(name), around.column(name), count)
-            table = table.append_column(name, pa.array(widths, pa.float64()))
+        widths: dict[str, list[float | None]] = {name: [None] * table.num_rows for name in bars.replayed}
+        if count:
+            at = self._engines.outer.run(replay.text, {bars.released: table})
+            around = self._engines.outer.run(replay.text, {bars.released: replicates(table, planned, count)})
+            widths = {n: releases.half_widths(at.column(n), around.column(n), count) for n in bars.replayed}
+        for name, found in widths.items():
+            table = table.append_column(name, pa.array(found, pa.float64()))
         return {**released, bars.released: table}
 
     def _releases(self, compiled: Compiled) -> tuple[dict[str, Noisy], Fraction, Fraction]:

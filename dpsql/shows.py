@@ -85,8 +85,7 @@ def of_tables(policy: Policy) -> Answer:
 
 def of_columns(policy: Policy, facts: PublicFacts, name: str) -> Answer:
     """DESCRIBE t: the columns as the policy describes them."""
-    tables = {n.lower(): t for n, t in policy.tables.items()}
-    table = tables.get(name.lower()) or tables.get(name.lower().removeprefix("main."))
+    table = policy.table(name)
     if table is None:
         raise refusal("DP110", f'no table "{name}" is visible here.{nearest(name, policy.tables)}')
     columns = table.columns.values()

@@ -8,6 +8,7 @@ from typing import cast
 
 from sqlglot import exp
 
+from dpsql.compile.trees import conjuncts
 from dpsql.policy.model import Table
 
 
@@ -80,6 +81,12 @@ class PrivateBlock:
     @property
     def sources(self) -> tuple[Source, ...]:
         return (self.first, *(j.source for j in self.joins))
+
+    @property
+    def predicates(self) -> list[exp.Expr]:
+        """What every row of the block satisfies: WHERE, and ON of the joins that drop what has no partner."""
+        inner = [c for j in self.joins if j.kind == "INNER" for c in conjuncts(j.on)]
+        return [*inner, *conjuncts(self.where)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,9 @@ def _arity(function: Function) -> str:
     return f"{function.least} to {function.most} arguments"
 
 
-def _one(rule: Callable[[Scalar, Span | None], Scalar]) -> Rule:
-    return lambda call: rule(call.arguments[0], call.span)
+def _plain(rule: Callable[..., Scalar]) -> Rule:
+    """A rule that takes the arguments and the span, and nothing else of the call."""
+    return lambda call: rule(*call.arguments, call.span)
 
 
 def _round(call: Call) -> Scalar:
@@ -231,14 +232,6 @@ def _tested(call: Call) -> Scalar:
     return strings.tested(call.node, call.name, call.arguments[0], call.arguments[1], call.span)
 
 
-def _place(call: Call) -> Scalar:
-    return strings.place(call.arguments[0], call.arguments[1], call.span)
-
-
-def _replace(call: Call) -> Scalar:
-    return strings.replaced(call.arguments[0], call.arguments[1], call.arguments[2], call.span)
-
-
 def _like(call: Call) -> Scalar:
     return strings.like(call.node, call.arguments[0], call.arguments[1], call.span)
 
@@ -249,11 +242,11 @@ def _float_test(call: Call) -> Scalar:
 
 _PAIR = ("this", "expression")
 _NODES: dict[type[exp.Expr], Function] = {
-    exp.Abs: Function("abs", ("this",), _one(rounding.absolute)),
+    exp.Abs: Function("abs", ("this",), _plain(rounding.absolute)),
     exp.Round: Function("round", ("this", "decimals"), _round, 1, 2),
-    exp.Floor: Function("floor", ("this",), _one(rounding.floor)),
-    exp.Ceil: Function("ceil", ("this",), _one(rounding.ceiling)),
-    exp.Sign: Function("sign", ("this",), _one(rounding.sign)),
+    exp.Floor: Function("floor", ("this",), _plain(rounding.floor)),
+    exp.Ceil: Function("ceil", ("this",), _plain(rounding.ceiling)),
+    exp.Sign: Function("sign", ("this",), _plain(rounding.sign)),
     exp.IsNan: Function("isnan", ("this",), _float_test),
     exp.IsInf: Function("isinf", ("this",), _float_test),
     exp.Coalesce: Function("coalesce", ("this", "expressions"), _coalesce, 1, None),
@@ -284,12 +277,12 @@ _NODES: dict[type[exp.Expr], Function] = {
     exp.Substring: Function("substring", ("this", "start", "length"), _substring, 2, 3),
     exp.Left: Function("left", _PAIR, _end_of, 2, 2),
     exp.Right: Function("right", _PAIR, _end_of, 2, 2),
-    exp.Length: Function("length", ("this",), _one(strings.length)),
+    exp.Length: Function("length", ("this",), _plain(strings.length)),
     exp.Contains: Function("contains", _PAIR, _tested, 2, 2),
     exp.StartsWith: Function("starts_with", _PAIR, _tested, 2, 2),
     exp.EndsWith: Function("ends_with", _PAIR, _tested, 2, 2),
-    exp.StrPosition: Function("strpos", ("this", "substr"), _place, 2, 2),
-    exp.Replace: Function("replace", ("this", "expression", "replacement"), _replace, 3, 3),
+    exp.StrPosition: Function("strpos", ("this", "substr"), _plain(strings.place), 2, 2),
+    exp.Replace: Function("replace", ("this", "expression", "replacement"), _plain(strings.replaced), 3, 3),
     exp.Concat: Function(
         "concat",
         ("expressions",),
@@ -302,7 +295,7 @@ _NODES: dict[type[exp.Expr], Function] = {
     exp.DPipe: Function(
         "||",
         _PAIR,
-        lambda call: strings.joined_pair(call.arguments[0], call.arguments[1], call.span),
+        _plain(strings.joined_pair),
         2,
         2,
         (),

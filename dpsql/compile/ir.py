@@ -69,10 +69,6 @@ class Scalar:
     facts: Facts
     span: Span | None = None
 
-    @property
-    def columns(self) -> frozenset[ColumnName]:
-        return frozenset((c.table, c.name) for c in self.tree.find_all(exp.Column))
-
 
 def is_same(one: Scalar | None, other: Scalar | None) -> bool:
     """Whether two arguments are one expression, or both none."""
@@ -196,12 +192,10 @@ class Query:
     """A statement: its releases in order of execution, and the public SQL over them.
 
     outer: canonical sqlglot tree; its tables are `pub.<table>` and `released_<i>`.
-    columns: names of the result's columns, None where the outer engine is to say (`*` over public tables).
     """
 
     releases: tuple[Release, ...]
     outer: exp.Expr
-    columns: tuple[str, ...] | None
 
 
 Scope = Mapping[ColumnName, Facts]

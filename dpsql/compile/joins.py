@@ -78,22 +78,20 @@ def _undetermined(
     driving: Source, block: PrivateBlock, policy: Policy, facts: PublicFacts, scope: Scope
 ) -> list[Source]:
     """The sources for which a row of `driving` may have several partners."""
-    everywhere = [c for j in block.joins if j.kind == "INNER" for c in conjuncts(j.on)] + list(conjuncts(block.where))
+    everywhere = block.predicates
     own: Mapping[str, Iterable[exp.Expr]] = {
         j.source.alias: list(conjuncts(j.on)) for j in block.joins if j.kind == "LEFT"
     }
     determined = {driving.alias}
     rest = [s for s in block.sources if s is not driving]
-    progress = True
-    while rest and progress:
-        progress = False
-        for source in rest:
-            usable = own.get(source.alias, everywhere)
-            if isinstance(source, TableSource) and _is_unique(source, determined, usable, block, policy, facts, scope):
-                determined.add(source.alias)
-                rest = [s for s in rest if s is not source]
-                progress = True
-                break
+
+    def is_determined(source: Source) -> bool:
+        usable = own.get(source.alias, everywhere)
+        return isinstance(source, TableSource) and _is_unique(source, determined, usable, block, policy, facts, scope)
+
+    while (found := next(filter(is_determined, rest), None)) is not None:
+        determined.add(found.alias)
+        rest = [s for s in rest if s is not found]
     return rest
 
 

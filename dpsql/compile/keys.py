@@ -24,7 +24,7 @@ from dpsql.compile.literals import literal, null
 from dpsql.compile.ranges import finite
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import column, conjuncts, derived, rebuild, wrapped
+from dpsql.compile.trees import column, derived, rebuild, wrapped
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.policy.model import Policy, Table
 
@@ -49,8 +49,7 @@ class _Builder:
         self.block, self.keys, self.scope, self.policy = block, keys, scope, policy
         self.public = {s.alias: s for s in block.sources if isinstance(s, TableSource) and s.table.public}
         self.optional = {j.source.alias for j in block.joins if j.kind == "LEFT"} & set(self.public)
-        inner = [c for j in block.joins if j.kind == "INNER" for c in conjuncts(j.on)]
-        self.predicates = inner + list(conjuncts(block.where))
+        self.predicates = block.predicates
         self.inferred = False
         self.count: int | None = 1  # of the product of domains; None once a table gives one of them
         self.relations: list[exp.Expr] = []

@@ -14,6 +14,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.compile.ir import Value
+from dpsql.compile.scan import STRICT_NUMBER
 from dpsql.policy.facts import Kind, SqlType
 
 INT64 = (-(2**63), 2**63 - 1)
@@ -34,7 +35,6 @@ _DATE_TEXT = re.compile(rf"\s*{_DATE}\s*", re.ASCII)
 _TIMESTAMP_TEXT = re.compile(
     rf"\s*{_DATE}(?:[ T]+(\d{{1,2}}):(\d{{2}})(?::(\d{{2}})(?:\.(\d{{1,6}}))?)?)?\s*", re.ASCII
 )
-_NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def data_type(target: SqlType | str) -> exp.DataType:
@@ -108,7 +108,7 @@ def number_of(text: str) -> int | Decimal | float | None:
     """The number that SQL text spells, typed as DuckDB types it; None if it is not one this project reads.
 
     An exponent, or more than 38 digits, makes a DOUBLE; a point makes a DECIMAL."""
-    if not _NUMBER.fullmatch(text):
+    if not STRICT_NUMBER.fullmatch(text):
         return None
     if "e" in text or "E" in text:
         return float(text)

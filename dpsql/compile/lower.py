@@ -45,10 +45,7 @@ def lower(resolved: Resolved, policy: Policy, facts: PublicFacts) -> Query:
     lowerer = _Lowerer(resolved, policy, facts)
     outer = lowerer.place(resolved.root, at_top=True)
     check_public(outer)
-    columns: list[str] | None = []
-    for item in outer.selects if isinstance(outer, exp.Query) else ():
-        columns = None if is_star(item) or columns is None else [*columns, item.alias_or_name]
-    return Query(tuple(lowerer.releases), outer, tuple(columns) if columns is not None else None)
+    return Query(tuple(lowerer.releases), outer)
 
 
 # The clauses of a SELECT that a private block may have; those of a release are carried to the outer SQL.
@@ -342,10 +339,11 @@ class _PostProcessing:
         return tree
 
     def __call__(self, node: exp.Expr) -> exp.Expr:
-        meaning = without_parens(node)
-        for key in self.keys:
-            if key.tree == meaning:
-                return column(self.released, key.key.name)
+        if self.keys:
+            meaning = without_parens(node)
+            for key in self.keys:
+                if key.tree == meaning:
+                    return column(self.released, key.key.name)
         if isinstance(node, exp.Query):
             return self.lowerer.place(node)
         if isinstance(node, exp.Window):

@@ -232,7 +232,8 @@ def _set(scope: Scope, column: exp.Column, ends: Interval, chosen: tuple[Value, 
         return scope
     domain = facts.domain
     if chosen is not None:
-        domain = chosen if domain is None else tuple(v for v in domain if v in set(chosen))
+        members = frozenset(chosen)
+        domain = chosen if domain is None else tuple(v for v in domain if v in members)
     if domain is not None and facts.type.kind not in (Kind.BOOLEAN, Kind.VARCHAR):
         domain = tuple(v for v in domain if (lo is None or lo <= bound_of(v)) and (hi is None or bound_of(v) <= hi))  # type: ignore[operator]
         if domain and facts.type.kind is not Kind.DOUBLE:

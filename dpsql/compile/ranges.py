@@ -96,9 +96,9 @@ def facts_of(
         interval = Interval(bound_of(values[0]), bound_of(values[-1]))
     step = _useful(step, interval) if type_.kind is Kind.DOUBLE else None
     facts = Facts(type_, interval.lo, interval.hi, values, nullable, step, size)
-    if held(facts) == _closed(type_, holds):
-        return facts
     closed = _closed(type_, holds)
+    if held(facts) == closed:
+        return facts
     return HeldFacts(type_, interval.lo, interval.hi, values, nullable, step, size, closed.lo, closed.hi)
 
 

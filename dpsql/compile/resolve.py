@@ -65,7 +65,6 @@ class _Cte:
 class _Resolver:
     def __init__(self, policy: Policy):
         self.policy = policy
-        self.tables = {name.lower(): table for name, table in policy.tables.items()}
         self.blocks: dict[int, Private] = {}
         self._used: dict[str, int] = {}
 
@@ -171,12 +170,10 @@ class _Resolver:
 
     def _table(self, node: exp.Table) -> Table:
         """The policy's table of this name; `main.` may stand before it. Raises DP110."""
-        parts = [p.name for p in node.parts]
-        name = ".".join(parts).lower()
-        for candidate in (name, name.removeprefix("main.")):
-            if candidate in self.tables:
-                return self.tables[candidate]
-        shown = ".".join(parts)
+        shown = ".".join(p.name for p in node.parts)
+        table = self.policy.table(shown)
+        if table is not None:
+            return table
         hint = nearest(shown, self.policy.tables)
         known = ", ".join(sorted(self.policy.tables)[:8])
         raise refusal(

@@ -84,10 +84,11 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
         assert release.public_keys is not None
         chain.add("keys", release.public_keys.tree.copy())
     ranked = release.driving if plan.limits.late else None
-    chain.add("rows", select_from(release.input, steps.row_items(plan), ranked))
+    items = steps.row_items(plan)
+    chain.add("rows", select_from(release.input, items, ranked))
     if plan.limits.late:
         assert plan.limits.rows is not None
-        chain.add("late", steps.late(plan.limits.rows, steps.row_names(plan)))
+        chain.add("late", steps.late(plan.limits.rows, [item.alias_or_name for item in items]))
     if plan.limits.per_unit:
         wasted = is_salted(plan) or plan.limits.ball is not None or release.private_keys
         chain.add("cells", _only_listed(steps.cells(plan, chain.last), chain.last, listed if wasted else []))

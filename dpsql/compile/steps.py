@@ -77,11 +77,6 @@ def _key(key: Scalar) -> exp.Expr:
     return _case([(zero, literal(0.0, DOUBLE)), (exp.IsNan(this=x.copy()), not_a_number)], x.copy())
 
 
-def row_names(plan: ReleasePlan) -> list[str]:
-    """The columns of `row_items`."""
-    return [item.alias_or_name for item in row_items(plan)]
-
-
 def _needs_unit(plan: ReleasePlan) -> bool:
     counts_units = any(s.kind is SlotKind.UNITS for s in plan.slots) or plan.selection is not None
     return plan.limits.late or plan.limits.per_unit or counts_units

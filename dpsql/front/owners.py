@@ -71,7 +71,7 @@ def _check_one(file: str, database: str | None) -> None:
     from dpsql.policy.load import load_policy
 
     policy = load_policy(file)
-    if database is not None or all(table.reads_files for table in policy.tables.values()):
+    if database is not None or policy.reads_files_only:
         from dpsql.owner import check_data
 
         check_data(policy, database)

@@ -136,3 +136,13 @@ class Policy:
     tables: Mapping[str, Table]
     digest: str
     file: FilePath = field(default=FilePath(), compare=False)
+
+    @property
+    def reads_files_only(self) -> bool:
+        """Whether no table has its source in a database."""
+        return all(table.reads_files for table in self.tables.values())
+
+    def table(self, name: str) -> Table | None:
+        """The table that SQL calls so: whatever the case, and `main.` may stand before it."""
+        tables = {own.lower(): table for own, table in self.tables.items()}
+        return tables.get(name.lower()) or tables.get(name.lower().removeprefix("main."))

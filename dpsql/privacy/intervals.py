@@ -29,6 +29,16 @@ def two_laplace_half_width(first: float, second: float, confidence: float = CONF
     return high
 
 
+def count_half_width(scale: float, span: int) -> float:
+    """Of a count read from a Bernstein slot of `span` + 1 points with noise of this scale (in grid steps)."""
+    return two_laplace_half_width(scale, scale) / span + 1
+
+
+def sum_half_width(scale: float, lo: int, span: int) -> float:
+    """Of a sum read from such a slot over the grid lo, ..., lo + span: in grid steps, as the scale is."""
+    return two_laplace_half_width(abs(lo) * scale / span, abs(lo + span) * scale / span) + 1
+
+
 def _tail(a: float, b: float, h: float) -> float:
     a, b = min(a, b), max(a, b)
     if b == 0:

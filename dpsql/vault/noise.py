@@ -19,7 +19,7 @@ from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import Measure, Statistic
 from dpsql.compile.plan import HALF_WIDTH, ReleasePlan, Selection, Slot, SlotKind, output_type
 from dpsql.policy.facts import Kind, SqlType
-from dpsql.privacy.intervals import ratio_half_widths, two_laplace_half_width
+from dpsql.privacy.intervals import count_half_width, ratio_half_widths, sum_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.privacy.selection import conditioned, threshold
 from dpsql.privacy.sensitivity import Limits
@@ -127,10 +127,9 @@ def _half_widths(measure: Measure, slot: Slot, noisy: list[Integers]) -> NDArray
     assert slot.grid is not None
     grid, scale = slot.grid, float(slot.scale) / slot.subgrid
     if measure.statistic is Statistic.VALUES:
-        return np.full(cells, two_laplace_half_width(scale, scale) / grid.span + 1)
+        return np.full(cells, count_half_width(scale, grid.span))
     if measure.statistic is Statistic.SUM:
-        ends = (abs(grid.lo) * scale / grid.span, abs(grid.lo + grid.span) * scale / grid.span)
-        return np.full(cells, (two_laplace_half_width(*ends) + 1) * float(grid.step))
+        return np.full(cells, sum_half_width(scale, grid.lo, grid.span) * float(grid.step))
     left, right = (component.astype(np.float64) for component in noisy)
     return ratio_half_widths(left, right, float(slot.scale), float((grid.hi - grid.lo) * grid.step))
 

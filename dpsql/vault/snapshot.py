@@ -156,7 +156,7 @@ def _make(policy: Policy, database: FilePath | None, home: FilePath, progress: P
     try:
         problems: list[str] = []
         files = find_files(policy, problems)
-        if database is None and any(not table.reads_files for table in policy.tables.values()):
+        if database is None and not policy.reads_files_only:
             problems.append("no database is named, and not every table has a file as its source")
         if problems:
             raise mismatch(problems)
