@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dpsql.policy.readers import LARGEST_BOUND, MOST_EPSILON, MOST_ROWS, MOST_VALUES
+
 Shape = Mapping[str, object]
 
 _WORDS = {"type": "string"}
@@ -16,10 +18,12 @@ _NAME = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": r'^[^$"]
 _NAMES = {"type": "array", "items": _NAME, "minItems": 1, "uniqueItems": True}
 _DECIMAL = r"^[0-9]{1,20}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,3})?$"
 _AMOUNT = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _DECIMAL}]}
-_EPSILON = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1000}, {"type": "string", "pattern": _DECIMAL}]}
-_ROWS = {"type": "integer", "minimum": 1, "maximum": 2**31}
+_EPSILON = {
+    "anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST_EPSILON}, {"type": "string", "pattern": _DECIMAL}]
+}
+_ROWS = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS}
 _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?$"
-_NUMBER = {"type": "number", "minimum": -(2**53), "maximum": 2**53}
+_NUMBER = {"type": "number", "minimum": -LARGEST_BOUND, "maximum": LARGEST_BOUND}
 _BOUND = {"anyOf": [_NUMBER, {"type": "string", "pattern": _MOMENT}]}
 
 
@@ -119,7 +123,7 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
                 "type": "array",
                 "items": {"type": ["number", "string", "boolean"]},
                 "minItems": 1,
-                "maxItems": 1_000_000,
+                "maxItems": MOST_VALUES,
                 "uniqueItems": True,
             },
             "the public keys: all values that a group can have",

@@ -20,8 +20,7 @@ def two_laplace_half_width(first: float, second: float, confidence: float = CONF
     The tail is P[|X + Y| > h] = (b^2 e^(-h/b) - a^2 e^(-h/a)) / (b^2 - a^2), and e^(-h/b) (1 + h / 2b) where a = b.
     """
     low, high = 0.0, 20.0 * max(first, second)
-    for _ in range(80):
-        middle = (low + high) / 2
+    while low < (middle := (low + high) / 2) < high:  # until no double is between them
         if _tail(first, second, middle) > 1 - confidence:
             low = middle
         else:

@@ -59,8 +59,8 @@ class DiscreteLaplace:
         a, digits = (1 - confidence) / 2, 40 + _length(self.scale)
         while True:
             with _arithmetic(digits):
-                scale = _decimal(self.scale)
-                x = -scale * (_decimal(a) * (1 + (-1 / scale).exp())).ln()
+                scale = decimal_of(self.scale)
+                x = -scale * (decimal_of(a) * (1 + (-1 / scale).exp())).ln()
                 # Each operation errs by at most half a unit in the last place, 10^(1-digits) of its result. What comes
                 # before ln adds up to less than six of them, absolutely since ln' = 1/argument, and scale multiplies
                 # that; ln and what follows add less than three of |x|. Ten of both leave room.
@@ -75,7 +75,7 @@ class DiscreteLaplace:
         if h < 0:
             return 1.0
         with _arithmetic(40 + _length(self.scale) + _length(Fraction(h))):
-            gamma = 1 / _decimal(self.scale)
+            gamma = 1 / decimal_of(self.scale)
             return float(2 * (-gamma * (h + 1)).exp() / (1 + (-gamma).exp()))
 
 
@@ -91,7 +91,7 @@ def _arithmetic(digits: int) -> AbstractContextManager[Context]:
     return localcontext(Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX))
 
 
-def _decimal(x: Fraction) -> Decimal:
+def decimal_of(x: Fraction) -> Decimal:
     return Decimal(x.numerator) / Decimal(x.denominator)
 
 

@@ -23,7 +23,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.privacy.mechanisms import DiscreteLaplace
+from dpsql.privacy.mechanisms import DiscreteLaplace, decimal_of
 from dpsql.privacy.sampling import bernoulli_exp, system_words
 
 _DIGITS = 60
@@ -90,10 +90,10 @@ def threshold(epsilon: Fraction, delta: Fraction, touched: int, min_units: int =
     with localcontext() as context:
         context.prec, context.rounding = _DIGITS, ROUND_CEILING
         log_q, q = _log_q(epsilon, touched)
-        needed = (_decimal(delta / touched) * (1 + q)).ln() / log_q
+        needed = (decimal_of(delta / touched) * (1 + q)).ln() / log_q
         t = max(1, int(needed.to_integral_value(ROUND_CEILING)))
         # Within the precision of the line above t may be one too small: then one more.
-        if (t * log_q).exp() > _decimal(delta / touched) * (1 + q) * (1 - Decimal(10) ** (5 - _DIGITS)):
+        if (t * log_q).exp() > decimal_of(delta / touched) * (1 + q) * (1 - Decimal(10) ** (5 - _DIGITS)):
             t += 1
     return Threshold(1 + t + (min_units - 1))
 
@@ -108,7 +108,7 @@ def conditioned(epsilon: Fraction, delta: Fraction, touched: int, min_units: int
     with localcontext() as context:
         context.prec = _DIGITS + lost
         log_q, q = _log_q(epsilon, touched)
-        allowed = _decimal(delta / touched) * (1 - Decimal(10) ** (10 - _DIGITS))
+        allowed = decimal_of(delta / touched) * (1 - Decimal(10) ** (10 - _DIGITS))
 
         def mass(m: int) -> Decimal:
             power = (m * log_q).exp()
@@ -126,9 +126,5 @@ def conditioned(epsilon: Fraction, delta: Fraction, touched: int, min_units: int
 
 
 def _log_q(epsilon: Fraction, touched: int) -> tuple[Decimal, Decimal]:
-    log_q = -_decimal(epsilon / touched)
+    log_q = -decimal_of(epsilon / touched)
     return log_q, log_q.exp()
-
-
-def _decimal(x: Fraction) -> Decimal:
-    return Decimal(x.numerator) / Decimal(x.denominator)

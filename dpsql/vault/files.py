@@ -76,8 +76,10 @@ class Files:
                     problems.append(f"{name}.{column}: is {known[1]} in {known[2].name}, {declared} in {file.name}")
         if problems:
             return problems
+        if len(self.files) == 1:
+            return Read(relation, found)  # a CSV file is read as a whole to see its types: not twice
         types = {column: declared or "VARCHAR" for column, declared, _ in seen.values() if column.lower() in needed}
-        relation = self._reading(self.files, types if self.csv and len(self.files) > 1 else {})
+        relation = self._reading(self.files, types if self.csv else {})
         try:
             return Read(relation, described(connection, relation))
         except duckdb.Error:

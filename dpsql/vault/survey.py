@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 import duckdb
 
 from dpsql.policy.model import Policy
-from dpsql.vault.files import Files, data_files, described, find_files, kind_of
+from dpsql.vault.files import Files, data_files, find_files, kind_of
 from dpsql.vault.source import CATALOG, attach, find_tables, mismatch
 
 
@@ -87,4 +87,4 @@ def _of_files(connection: duckdb.DuckDBPyConnection, path: FilePath) -> Surveyed
     read = Files(path, files, kinds == {"csv"}).columns(connection, path.name, frozenset())
     if isinstance(read, list):
         raise mismatch(read)
-    return Surveyed(path.name.split(".")[0], path, tuple(described(connection, read.relation)))
+    return Surveyed(path.name.split(".")[0], path, tuple(read.columns))
