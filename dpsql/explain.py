@@ -8,8 +8,9 @@ import sqlglot
 
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import Statistic
-from dpsql.compile.plan import PrivatePlan, ReleasePlan, Selection, Slot, SlotKind
+from dpsql.compile.plan import PrivatePlan, ReleasePlan, Selection
 from dpsql.compile.rewrite import Rewritten
+from dpsql.compile.slots import Slot, SlotKind
 from dpsql.privacy.accounting import show_amount
 from dpsql.privacy.intervals import count_half_width, sum_half_width, two_laplace_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace

@@ -11,7 +11,8 @@ import pyarrow as pa
 from dpsql.answer import ColumnReceipt
 from dpsql.compile.errorbars import ErrorBars
 from dpsql.compile.gate import SealedSql
-from dpsql.compile.plan import HALF_WIDTH, PrivatePlan, ReleasePlan, SlotKind, output_type
+from dpsql.compile.plan import PrivatePlan, ReleasePlan
+from dpsql.compile.slots import HALF_WIDTH, SlotKind, output_type
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.vault.noise import Noisy

@@ -29,11 +29,12 @@ import pyarrow as pa
 from dpsql import releases, shows
 from dpsql.answer import Answer, Receipt, finished
 from dpsql.compile import statement as statements
+from dpsql.compile.check import check
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import PublicKeys
 from dpsql.compile.lower import lower
 from dpsql.compile.parse import Parameters, parse
-from dpsql.compile.plan import PrivatePlan, ReleasePlan, check, plan
+from dpsql.compile.plan import PrivatePlan, ReleasePlan, plan
 from dpsql.compile.resolve import resolve
 from dpsql.compile.rewrite import Rewritten, count_keys_sql, is_salted, rewrite, seal_release
 from dpsql.errors import Error, Span, located, refusal

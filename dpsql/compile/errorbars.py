@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpsql.compile.plan import HALF_WIDTH
+from dpsql.compile.slots import HALF_WIDTH
 from dpsql.compile.trees import column
 
 _WITHOUT_JUMPS = (

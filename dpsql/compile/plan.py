@@ -1,98 +1,30 @@
-"""Plan: choose limits and slots for every release, price them, and check the price from the plan alone.
-
-A *slot* is one integer vector per group, noised as a whole; a release's aggregates are covered by the cheapest set of
-them. COUNT(*), COUNT_IF and COUNT(DISTINCT unit) are slots of their own, and so are a SUM or a COUNT(x) that stand
-alone. AVG(x), or SUM(x) with COUNT(x), share one *Bernstein slot of degree 1*: on the grid x = lo + k of M + 1 points a
-row contributes (M - k, k), which sums to M without rounding. So one row moves the slot by M in L1 whatever its value,
-and count, sum and mean are all read from the one slot, at the price of one count. Compared with a sum and a count at
-half the budget each, the count has half the variance and the sum (lo^2 + hi^2) against 4 max(lo^2, hi^2).
-(Bernstein weights: arXiv 2312.06658 and 2509.04919.)
-"""
+"""Plan: choose limits and slots for every release, and price them. `check` proves the result from the plan alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from fractions import Fraction
-from typing import TypeVar, assert_never
+from typing import assert_never
 
-from sqlglot import exp
-
-from dpsql.compile.grid import Grid, grid_of
 from dpsql.compile.ir import (
     MAX_INFERRED_KEYS,
     Filter,
     Join,
-    Measure,
     Project,
     PublicKeys,
     Query,
     Relation,
     Release,
-    Scalar,
     Scan,
-    Statistic,
-    is_same,
 )
 from dpsql.compile.limits import Request, choose, one_row_per_unit
-from dpsql.compile.trees import wrapped
+from dpsql.compile.slots import SUBGRID, Slot, SlotKind, cover
 from dpsql.errors import Error, refusal
-from dpsql.policy.facts import Kind, SqlType
 from dpsql.policy.model import Policy
 from dpsql.privacy import sensitivity
 from dpsql.privacy.accounting import split
 from dpsql.privacy.sensitivity import Limits, Norms
-
-HALF_WIDTH = "~"
-"""`a1~` of a released table holds the half-widths of `a1`."""
-
-
-class SlotKind(Enum):
-    ROWS = "rows"
-    UNITS = "units"
-    SUM = "sum"
-    MEAN = "mean"
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One noised vector per key. `argument`: predicate (ROWS, UNITS; None = every row) or value (SUM, MEAN).
-    outputs: the measures read from it. epsilon: its share of the statement's. subgrid: into how many parts the SQL
-    divides a row, where it scales a unit's vector (on whole rows everything would be floored to 0)."""
-
-    kind: SlotKind
-    argument: Scalar | None
-    grid: Grid | None
-    outputs: tuple[Measure, ...]
-    norms: Norms
-    epsilon: Fraction
-    subgrid: int = 1
-
-    @property
-    def weight(self) -> int:
-        """What one row adds to the vector at most, in L1."""
-        match self.kind:
-            case SlotKind.ROWS | SlotKind.UNITS:
-                return self.subgrid
-            case SlotKind.SUM:
-                assert self.grid is not None
-                return max(abs(self.grid.lo), abs(self.grid.hi), 1) * self.subgrid
-            case SlotKind.MEAN:
-                assert self.grid is not None
-                return self.grid.span * self.subgrid
-            case _:
-                assert_never(self.kind)
-
-    @property
-    def scale(self) -> Fraction:
-        """Of the discrete Laplace noise, in parts of a grid unit."""
-        return self.norms.l1 / self.epsilon
-
-    @property
-    def step(self) -> Fraction:
-        """What one unit of the vector is worth."""
-        return (self.grid.step if self.grid is not None else Fraction(1)) / self.subgrid
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +78,6 @@ class PrivatePlan:
 
 CountKeys = Callable[[PublicKeys, int | None], int]
 """How many rows a key relation has; counting may stop above the limit. Session gives it: compile has no engine."""
-
-SUBGRID = 1 << 10
-"""Parts of a row, where vectors are scaled."""
 
 WORST_CASE = 20
 """Without a limit on rows every scan is still cut to so many times R rows per unit, so that no unit can explode a
@@ -209,7 +138,7 @@ def _draft(release: Release, policy: Policy, request: Request, count_keys: Count
     unpriced = Fraction(1)
     slots = tuple(
         _with_norms(Slot(kind, argument, grid, outputs, Norms(0, 0, 0), unpriced), limits, keys, early)
-        for kind, argument, grid, outputs in _cover(release.measures)
+        for kind, argument, grid, outputs in cover(release.measures)
     )
     selection = None
     if keys is None:
@@ -270,46 +199,6 @@ def _not_public(release: Release) -> Error:
     return refusal("DP205", f"the groups of {key.text} are not public", span=key.scalar.span, repair=repair)
 
 
-def _cover(measures: tuple[Measure, ...]) -> Iterator[tuple[SlotKind, Scalar | None, Grid | None, tuple[Measure, ...]]]:
-    """The slots that give these measures."""
-    counts: list[tuple[Scalar | None, list[Measure]]] = []
-    values: list[tuple[Scalar, list[Measure]]] = []
-    for measure in measures:
-        match measure.statistic:
-            case Statistic.ROWS:
-                _join_group(counts, measure.argument, measure)
-            case Statistic.UNITS:
-                yield SlotKind.UNITS, measure.argument, None, (measure,)
-            case Statistic.VALUES | Statistic.SUM | Statistic.AVG:
-                assert measure.argument is not None
-                _join_group(values, measure.argument, measure)
-            case _:
-                assert_never(measure.statistic)
-    for argument, group in values:
-        statistics = {m.statistic for m in group}
-        if statistics == {Statistic.VALUES}:
-            present = exp.Not(this=exp.Is(this=wrapped(argument.tree.copy()), expression=exp.null()))
-            _join_group(counts, replace(argument, tree=present), *group)
-        elif statistics == {Statistic.SUM}:
-            yield SlotKind.SUM, argument, grid_of(argument.facts), tuple(group)
-        else:
-            yield SlotKind.MEAN, argument, grid_of(argument.facts), tuple(group)
-    for predicate, group in counts:
-        yield SlotKind.ROWS, predicate, None, tuple(group)
-
-
-_Argument = TypeVar("_Argument", bound=Scalar | None)
-
-
-def _join_group(groups: list[tuple[_Argument, list[Measure]]], argument: _Argument, *measures: Measure) -> None:
-    """Add measures to the group of the same argument, or open one."""
-    for other, group in groups:
-        if is_same(other, argument):
-            group.extend(measures)
-            return
-    groups.append((argument, list(measures)))
-
-
 def scans(relation: Relation) -> Iterator[Scan]:
     """Every scan below a relation."""
     match relation:
@@ -335,62 +224,3 @@ def _limited(relation: Relation, alias: str, limit: int) -> Relation:
             return replace(relation, input=_limited(source, alias, limit))
         case _:
             assert_never(relation)
-
-
-def output_type(measure: Measure, slot: Slot) -> SqlType:
-    """The type of a released aggregate: fixed by query and policy, never by data."""
-    match measure.statistic:
-        case Statistic.ROWS | Statistic.UNITS | Statistic.VALUES:
-            return SqlType(Kind.INTEGER)
-        case Statistic.AVG:
-            return SqlType(Kind.DOUBLE)
-        case Statistic.SUM:
-            assert slot.argument is not None and slot.grid is not None
-            return slot.grid.sum_type(slot.argument.facts.type, slot.norms.l1 // slot.weight)
-        case _:
-            assert_never(measure.statistic)
-
-
-def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
-    """Recompute limits, sensitivities and price from the plan's own nodes; raises DP901 where anything disagrees.
-
-    Written apart from `plan`: a limit before WHERE is read from the driving scan that `rewrite` turns into SQL, not
-    from what the planner wrote down, so a plan whose SQL enforces less than its noise assumes cannot pass.
-    """
-    for release in plan.releases:
-        node, limits = release.release, release.limits
-        driving = [s for s in scans(node.input) if s.alias == node.driving]
-        _require(len(driving) == 1 and not driving[0].public, "one private scan drives the release")
-        _require(all(s.limit is None for s in scans(node.input) if s.alias != node.driving), "only that scan is cut")
-        single = one_row_per_unit(policy.tables[driving[0].table])
-        _require(single or driving[0].limit is not None, "every unit is cut")
-        if limits.rows is not None and not limits.late and not single:
-            _require(driving[0].limit == limits.rows, "the limit on rows is enforced")
-        _require(not single or limits == Limits("rows", rows=1), "one row per unit needs no other limit")
-        _require(limits.groups is None or limits.per_unit, "the limit on groups is enforced")
-        _require(not limits.late or limits.rows is not None, "the limit after WHERE is enforced")
-        keys = release.keys
-        _require((keys is None) == (release.selection is not None), "private keys are selected")
-        _require(keys is None or not node.keys or node.public_keys is not None, "public keys are listed")
-        touched = min(n for n in (limits.rows, limits.groups, keys) if n is not None)
-        for slot in release.slots:
-            rows = [n for n in (limits.rows, limits.ball) if n is not None]
-            rows += [touched * limits.per_group] if limits.per_group is not None else []
-            l1 = touched if slot.kind is SlotKind.UNITS else min(rows) * slot.weight
-            covered = slot.norms.l1 == l1 > 0 and slot.scale * slot.epsilon == l1
-            _require(covered and slot.norms.keys == touched, "the noise covers the sensitivity")
-            _require(slot.epsilon > 0, "every slot is charged")
-        if release.selection is not None:
-            chosen = release.selection
-            _require(chosen.touched == touched and chosen.delta > 0, "the decision on keys covers every key of a unit")
-            _require(chosen.counted in release.slots or chosen.epsilon > 0, "the decision on keys is charged")
-        outputs = [m.name for s in release.slots for m in s.outputs]
-        _require(sorted(outputs) == sorted(m.name for m in node.measures), "every aggregate has one slot")
-    if plan.releases:
-        _require(plan.epsilon == request.epsilon, "the price is the epsilon that was asked")
-        _require(plan.delta in (0, request.delta), "the price is the delta that was asked")
-
-
-def _require(condition: bool, promise: str) -> None:
-    if not condition:
-        raise refusal("DP901", f"the plan does not prove that {promise}; nothing was run")

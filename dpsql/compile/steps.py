@@ -15,8 +15,9 @@ from sqlglot import exp
 from dpsql.compile.grid import BIGINT, DOUBLE, to_grid, to_integer
 from dpsql.compile.ir import Scalar
 from dpsql.compile.literals import cast, literal
-from dpsql.compile.plan import SUBGRID, ReleasePlan, Slot, SlotKind
+from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, UNIT, UNITS, rank, unit
+from dpsql.compile.slots import SUBGRID, Slot, SlotKind
 from dpsql.compile.trees import column, derived, wrapped
 from dpsql.policy.facts import Kind
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import Measure, Statistic
-from dpsql.compile.plan import HALF_WIDTH, ReleasePlan, Selection, Slot, SlotKind, output_type
+from dpsql.compile.plan import ReleasePlan, Selection
+from dpsql.compile.slots import HALF_WIDTH, Slot, SlotKind, output_type
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.intervals import count_half_width, ratio_half_widths, sum_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace

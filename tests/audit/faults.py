@@ -14,7 +14,7 @@ from sqlglot import exp
 from dpsql import session
 from dpsql.compile import relations, rewrite, steps
 from dpsql.compile.ir import Scan
-from dpsql.compile.plan import SlotKind
+from dpsql.compile.slots import SlotKind
 from dpsql.privacy import sensitivity
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.privacy.sensitivity import Limits, Norms

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 import dpsql
-from dpsql.compile.plan import HALF_WIDTH, ReleasePlan, Slot, SlotKind
+from dpsql.compile.plan import ReleasePlan
+from dpsql.compile.slots import HALF_WIDTH, Slot, SlotKind
 from dpsql.vault.noise import release
 
 DRAWS = 4000

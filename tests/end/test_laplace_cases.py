@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dpsql.compile.plan import Slot, SlotKind
+from dpsql.compile.slots import Slot, SlotKind
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.session import Compiled, Session, open_session
 from dpsql.vault.noise import release

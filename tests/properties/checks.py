@@ -19,7 +19,8 @@ import pyarrow as pa
 import pytest
 
 from dpsql.compile import rewrite
-from dpsql.compile.plan import ReleasePlan, Selection, Slot, SlotKind
+from dpsql.compile.plan import ReleasePlan, Selection
+from dpsql.compile.slots import Slot, SlotKind
 from dpsql.errors import Error
 from dpsql.explain import explain
 from dpsql.ledger import Ledger, terms

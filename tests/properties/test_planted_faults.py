@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpsql.compile import grid as grids
 from dpsql.compile import joins, relations, steps
-from dpsql.compile import plan as plans
+from dpsql.compile.check import check
 from dpsql.compile.grid import Grid
 from dpsql.compile.ir import Facts, Relation, Scalar, Scan
 from dpsql.compile.trees import column
@@ -111,9 +111,8 @@ def test_a_planted_fault_is_found(
 def test_the_plan_does_not_pass_with_too_little_noise(
     fault: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked = plans.check
     fault(monkeypatch)
-    monkeypatch.setattr("dpsql.session.check", checked)
+    monkeypatch.setattr("dpsql.session.check", check)
     with pytest.raises(Error, match="the noise covers the sensitivity"):
         examine(tmp_path / "world", CROWDED, [COUNT, UNITS], "1")
 

@@ -1,6 +1,6 @@
 """Limits, the choice of keys and the decision on private ones: the check finds each fault that is planted here.
 
-Where the plan's own check (`plan.check`) sees a fault as well, that is tested apart: it reads plans, so it sees what is
+Where the plan's own check (`check`) sees a fault as well, that is tested apart: it reads plans, so it sees what is
 promised wrongly, and not what the SQL fails to do.
 """
 

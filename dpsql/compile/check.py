@@ -1,0 +1,55 @@
+"""Check: prove a plan from its own nodes, apart from how it was made."""
+
+from __future__ import annotations
+
+from dpsql.compile.limits import Request, one_row_per_unit
+from dpsql.compile.plan import PrivatePlan, scans
+from dpsql.compile.slots import SlotKind
+from dpsql.errors import refusal
+from dpsql.policy.model import Policy
+from dpsql.privacy.sensitivity import Limits
+
+
+def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
+    """Recompute limits, sensitivities and price from the plan's own nodes; raises DP901 where anything disagrees.
+
+    Written apart from `plan`: a limit before WHERE is read from the driving scan that `rewrite` turns into SQL, not
+    from what the planner wrote down, so a plan whose SQL enforces less than its noise assumes cannot pass.
+    """
+    for release in plan.releases:
+        node, limits = release.release, release.limits
+        driving = [s for s in scans(node.input) if s.alias == node.driving]
+        _require(len(driving) == 1 and not driving[0].public, "one private scan drives the release")
+        _require(all(s.limit is None for s in scans(node.input) if s.alias != node.driving), "only that scan is cut")
+        single = one_row_per_unit(policy.tables[driving[0].table])
+        _require(single or driving[0].limit is not None, "every unit is cut")
+        if limits.rows is not None and not limits.late and not single:
+            _require(driving[0].limit == limits.rows, "the limit on rows is enforced")
+        _require(not single or limits == Limits("rows", rows=1), "one row per unit needs no other limit")
+        _require(limits.groups is None or limits.per_unit, "the limit on groups is enforced")
+        _require(not limits.late or limits.rows is not None, "the limit after WHERE is enforced")
+        keys = release.keys
+        _require((keys is None) == (release.selection is not None), "private keys are selected")
+        _require(keys is None or not node.keys or node.public_keys is not None, "public keys are listed")
+        touched = min(n for n in (limits.rows, limits.groups, keys) if n is not None)
+        for slot in release.slots:
+            rows = [n for n in (limits.rows, limits.ball) if n is not None]
+            rows += [touched * limits.per_group] if limits.per_group is not None else []
+            l1 = touched if slot.kind is SlotKind.UNITS else min(rows) * slot.weight
+            covered = slot.norms.l1 == l1 > 0 and slot.scale * slot.epsilon == l1
+            _require(covered and slot.norms.keys == touched, "the noise covers the sensitivity")
+            _require(slot.epsilon > 0, "every slot is charged")
+        if release.selection is not None:
+            chosen = release.selection
+            _require(chosen.touched == touched and chosen.delta > 0, "the decision on keys covers every key of a unit")
+            _require(chosen.counted in release.slots or chosen.epsilon > 0, "the decision on keys is charged")
+        outputs = [m.name for s in release.slots for m in s.outputs]
+        _require(sorted(outputs) == sorted(m.name for m in node.measures), "every aggregate has one slot")
+    if plan.releases:
+        _require(plan.epsilon == request.epsilon, "the price is the epsilon that was asked")
+        _require(plan.delta in (0, request.delta), "the price is the delta that was asked")
+
+
+def _require(condition: bool, promise: str) -> None:
+    if not condition:
+        raise refusal("DP901", f"the plan does not prove that {promise}; nothing was run")
