@@ -70,11 +70,15 @@ class Difference:
 
 
 class Unoptimized:
-    """The files of a snapshot under an engine that optimizes nothing."""
+    """The files of a snapshot under an engine that optimizes nothing; or one that does, on several threads."""
 
-    def __init__(self, snapshot: Snapshot):
+    def __init__(self, snapshot: Snapshot, *, optimizer: bool = False, threads: int = 1):
         self.connection = duckdb.connect(":memory:")
-        self.connection.execute("SET TimeZone = 'UTC'; PRAGMA disable_optimizer")
+        self.connection.execute(f"SET TimeZone = 'UTC'; SET threads = {threads}")
+        if not optimizer:
+            self.connection.execute("PRAGMA disable_optimizer")
+        if threads > 1:  # tables of a few rows, too
+            self.connection.execute("PRAGMA verify_parallelism")
         self.connection.execute(f"ATTACH '{snapshot.private}' AS priv (READ_ONLY)")
         self.connection.execute(f"ATTACH '{snapshot.public}' AS pub (READ_ONLY)")
 

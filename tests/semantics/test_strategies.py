@@ -18,7 +18,8 @@ from dpsql.errors import Error
 from dpsql.privacy import selection
 from dpsql.session import Session, open_session
 from dpsql.vault import noise
-from tests.semantics.test_against_duckdb import Sides, compare, rows_of, same_cell, statements
+from tests.semantics.sides import Row, Sides, compare, rows_of, same_row, sorted_rows
+from tests.semantics.test_against_duckdb import EMPTY, statements
 
 FOLDER = Path(__file__).parent
 SLACK = "max_groups_per_unit = 1000\nmax_rows_per_group = 1000\n"
@@ -75,7 +76,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[bool],
             )
             for with_delta in (False, True)
         }
-        yield lambda with_delta: Sides(plain, opened[with_delta])
+        yield lambda with_delta: Sides(plain, opened[with_delta], EMPTY)
         for session in opened.values():
             session.close()
     plain.close()
@@ -156,14 +157,9 @@ def test_private_keys_are_those_of_two_units(sql: str, sides: Callable[[bool], S
     both.session.execute("RESET strategy")
 
 
-def sorted_rows(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    return sorted(rows, key=lambda row: [(x is None, str(x)) for x in row])
-
-
-def same_rows(ours: list[tuple[object, ...]], theirs: list[tuple[object, ...]]) -> bool:
+def same_rows(ours: list[Row], theirs: list[Row]) -> bool:
     """A private key is equal as it is; aggregates as `same_cell` has it, which tells NULL and nothing alike."""
-    pairs = list(zip(ours, theirs, strict=False))
-    return len(ours) == len(theirs) and all(a[0] == b[0] and all(map(same_cell, a[1:], b[1:])) for a, b in pairs)
+    return len(ours) == len(theirs) and all(same_row(a, b, 1, EMPTY) for a, b in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize("sql", DISTINCT)
