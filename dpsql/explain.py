@@ -42,7 +42,7 @@ def _release(plan: ReleasePlan) -> list[str]:
     if plan.selection is not None:
         lines.append(f"  {_selection(plan.selection)}")
     for slot in plan.slots:
-        lines.append(f"  {_mechanism(slot)}")
+        lines.append(f"  {_mechanism(slot, plan.limits.per_group)}")
         for measure in slot.outputs:
             lines.append(f"    {measure.text}: {_error(slot, measure.statistic)}")
     return lines
@@ -77,9 +77,11 @@ def _selection(selection: Selection) -> str:
     return f"keys: shown half of the time at {units} units, epsilon {show_amount(selection.epsilon)}, delta {delta}"
 
 
-def _mechanism(slot: Slot) -> str:
+def _mechanism(slot: Slot, per_group: int | None) -> str:
     unit = f" steps of {_number(slot.step)}" if slot.step != 1 else ""
     kind = "Bernstein slot" if slot.kind is SlotKind.MEAN else slot.kind.value
+    if slot.kind is SlotKind.DISTINCT and per_group is not None:
+        kind += f", at most {per_group} of a unit in a group, chosen at random"
     return (
         f"{kind}: sensitivity {slot.norms.l1}{unit} (L1), epsilon {show_amount(slot.epsilon)},"
         f" discrete Laplace of scale {_number(slot.scale)}{unit}"

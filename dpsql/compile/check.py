@@ -36,6 +36,7 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
             rows = [n for n in (limits.rows, limits.ball) if n is not None]
             rows += [touched * limits.per_group] if limits.per_group is not None else []
             l1 = touched if slot.kind is SlotKind.UNITS else min(rows) * slot.weight
+            _require(limits.ball is None or slot.kind is not SlotKind.DISTINCT, "distinct values are limited")
             covered = slot.norms.l1 == l1 > 0 and slot.scale * slot.epsilon == l1
             _require(covered and slot.norms.keys == touched, "the noise covers the sensitivity")
             _require(slot.epsilon > 0, "every slot is charged")

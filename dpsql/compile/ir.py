@@ -133,11 +133,12 @@ class Key:
 
 class Statistic(Enum):
     """What an analyst asks of the rows of a group. ROWS: how many; UNITS: of how many units; VALUES: how many of the
-    argument's values are not NULL; SUM, AVG: of those values."""
+    argument's values are not NULL; DISTINCT: how many different ones; SUM, AVG: of those values."""
 
     ROWS = "rows"
     UNITS = "units"
     VALUES = "values"
+    DISTINCT = "distinct"
     SUM = "sum"
     AVG = "avg"
 

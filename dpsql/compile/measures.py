@@ -5,16 +5,16 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.compile import joins
-from dpsql.compile.blocks import PrivateBlock, is_aggregate, is_optional
+from dpsql.compile.blocks import PrivateBlock, Source, is_aggregate, is_optional
 from dpsql.compile.ir import Measure, Scalar, Scope, Statistic, is_same
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import called, shown, wrapped
+from dpsql.compile.trees import called, is_star, shown, wrapped
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind
 from dpsql.policy.model import Policy
 
-_ANSWERED = "COUNT, COUNT_IF, SUM, AVG and COUNT(DISTINCT ...) of the privacy unit"
+_ANSWERED = "COUNT, COUNT(DISTINCT ...), COUNT_IF, SUM and AVG"
 
 
 class Measures:
@@ -54,9 +54,7 @@ class Measures:
             case exp.Count() if call.this is None or isinstance(call.this, exp.Star):
                 return Statistic.ROWS, self._predicate(condition)
             case exp.Count() if isinstance(call.this, exp.Distinct):
-                present = self._unit_present(call.this, span)
-                both = [c for c in (condition, present) if c is not None]
-                return Statistic.UNITS, self._predicate(exp.and_(*both) if both else None)
+                return self._distinct(call.this, condition, span)
             case exp.Count():
                 return Statistic.VALUES, self._value(call.this, condition)
             case exp.Sum() | exp.Avg():
@@ -67,18 +65,29 @@ class Measures:
                 repair = f"the aggregates answered are {_ANSWERED}"
                 raise refusal("DP203", f"{name} over private rows is not answered", span=span, repair=repair)
 
-    def _unit_present(self, distinct: exp.Distinct, span: Span | None) -> exp.Expr | None:
-        """COUNT(DISTINCT x) is answered where x is, unchanged, the unit of the row. Returns what must hold for a row to
-        have one: in a LEFT JOINed table it may be missing."""
-        columns = distinct.expressions
-        column = columns[0].unnest() if len(columns) == 1 else None
-        if isinstance(column, exp.Column):
-            source = next((s for s in self.block.sources if s.alias == column.table), None)
-            if source is not None and joins.is_unit(source, column.name, self.policy):
-                optional = is_optional(self.block, source, column.name)
-                return exp.Not(this=exp.Is(this=column.copy(), expression=exp.null())) if optional else None
-        reason = f"COUNT(DISTINCT ...) is answered for the {self.policy.unit} only"
-        raise refusal("DP203", reason, span=span, repair="count rows with COUNT(*), or count the units")
+    def _distinct(
+        self, distinct: exp.Distinct, condition: exp.Expr | None, span: Span | None
+    ) -> tuple[Statistic, Scalar | None]:
+        """COUNT(DISTINCT x). Where x is, unchanged, the unit of the row it counts units: each once in a group, however
+        many rows it has. In a LEFT JOINed table the unit may be missing."""
+        argument = distinct.expressions[0].unnest()
+        if len(distinct.expressions) > 1 or isinstance(argument, exp.Tuple) or is_star(argument):
+            repair = "name one column, or make one text of several: COUNT(DISTINCT CONCAT(a, '|', b))"
+            raise refusal("DP203", "COUNT(DISTINCT ...) takes one expression", span=span, repair=repair)
+        unit = self._unit(argument)
+        if unit is None:
+            return Statistic.DISTINCT, self._value(argument, condition)
+        present = exp.Not(this=exp.Is(this=argument.copy(), expression=exp.null()))
+        optional = is_optional(self.block, unit, argument.name)
+        both = [c for c in (condition, present if optional else None) if c is not None]
+        return Statistic.UNITS, self._predicate(exp.and_(*both) if both else None)
+
+    def _unit(self, argument: exp.Expr) -> Source | None:
+        """The FROM item whose unit this is, unchanged."""
+        if not isinstance(argument, exp.Column):
+            return None
+        source = next((s for s in self.block.sources if s.alias == argument.table), None)
+        return source if source is not None and joins.is_unit(source, argument.name, self.policy) else None
 
     def _predicate(self, condition: exp.Expr | None) -> Scalar | None:
         if condition is None:

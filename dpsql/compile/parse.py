@@ -146,6 +146,9 @@ def _unfaithful(lost: Sequence[Token], invented: Sequence[str], tokens: Sequence
             return refusal(
                 "DP240", f"{_NOWHERE[type(node)]} is not answered", span=span_of(node), repair="leave it out"
             )
+        if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct) and len(node.this.expressions) > 1:
+            repair = "make one text of them: COUNT(DISTINCT CONCAT(a, '|', b))"
+            return refusal("DP106", "COUNT(DISTINCT ...) takes one expression", span=span_of(node), repair=repair)
     repair = "write it in another way, and give functions only the arguments they need"
     if not lost:
         return refusal("DP106", f"{invented[0][:40]!r} would have to be added to read this", repair=repair)

@@ -157,6 +157,11 @@ def _with_norms(slot: Slot, limits: Limits, keys: int | None, rows: int) -> Slot
     """rows: of a unit that the SQL can meet at all."""
     if slot.kind is SlotKind.UNITS:
         return replace(slot, norms=sensitivity.of_units(limits, keys))
+    if slot.kind is SlotKind.DISTINCT:
+        if limits.ball is not None:
+            reason, span = "scaling does not bound COUNT(DISTINCT ...)", slot.outputs[0].span
+            raise refusal("DP223", reason, span=span, repair="SET strategy = rows, or RESET strategy")
+        return replace(slot, norms=sensitivity.of_values(limits, keys))
     if limits.ball is not None or (limits.per_group is not None and slot.kind is SlotKind.MEAN):
         # The SQL multiplies a component by a limit before it divides: both have to fit a HUGEINT.
         largest = SUBGRID * (rows * slot.weight) * max(limits.per_group or 0, (limits.ball or 0) * slot.weight)

@@ -8,6 +8,7 @@ statement is a chain of named steps, of which each strategy has some:
     cells    per (unit, key): counts and sums
     limited  each cell cut to r rows, or the unit's vector scaled into its ball
     chosen   at most g keys of each unit, by a hash that is secret and fresh
+    values   the distinct values of each cell, at most r of them, chosen likewise; distinct: how many per key
     totals   per key
     keys     the public keys: totals of other keys are dropped, absent ones give 0
 
@@ -27,6 +28,7 @@ from dpsql.compile.gate import SealedSql, seal
 from dpsql.compile.plan import PrivatePlan, ReleasePlan, scans
 from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
+from dpsql.compile.slots import SlotKind
 from dpsql.compile.trees import column, derived
 
 
@@ -59,8 +61,17 @@ def seal_release(plan: ReleasePlan, salt: int = 0) -> SealedSql:
 
 
 def is_salted(plan: ReleasePlan) -> bool:
-    """Whether a unit's keys are chosen at random."""
+    """Whether a unit's keys, or its values in a key, are chosen at random."""
+    return _chooses_keys(plan) or (plan.limits.per_group is not None and bool(_distinct(plan)))
+
+
+def _chooses_keys(plan: ReleasePlan) -> bool:
     return plan.limits.groups is not None and (plan.keys is None or plan.keys > plan.limits.groups)
+
+
+def _distinct(plan: ReleasePlan) -> list[int]:
+    """The slots that count distinct values."""
+    return [i for i, slot in enumerate(plan.slots, 1) if slot.kind is SlotKind.DISTINCT]
 
 
 def _tables(release: ReleasePlan) -> frozenset[str]:
@@ -90,13 +101,22 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
         assert plan.limits.rows is not None
         chain.add("late", steps.late(plan.limits.rows, [item.alias_or_name for item in items]))
     if plan.limits.per_unit:
-        wasted = is_salted(plan) or plan.limits.ball is not None or release.private_keys
+        source = chain.last
+        wasted = _chooses_keys(plan) or plan.limits.ball is not None or release.private_keys
         chain.add("cells", _only_listed(steps.cells(plan, chain.last), chain.last, listed if wasted else []))
         chain.add("limited", steps.limited(plan, chain.last))
-        if is_salted(plan):
+        if _chooses_keys(plan):
             assert plan.limits.groups is not None
             chain.add("chosen", steps.chosen(plan.limits.groups, names, salt, chain.last))
-        totals = steps.totals_of_cells(plan, chain.last)
+        totals, left = steps.totals_of_cells(plan, chain.last), chain.last
+        found = {f"n{i}": f"distinct{i}" for i in _distinct(plan)}
+        for i in _distinct(plan):
+            assert plan.limits.per_group is not None
+            chain.add(f"values{i}", steps.values(i, plan.limits.per_group, names, salt, source, left))
+            chain.add(f"distinct{i}", steps.distinct(i, names, f"values{i}"))
+        if found:
+            chain.add("sums", totals)
+            totals = steps.with_distinct("sums", totals, names, found)
     else:
         totals = steps.totals_of_rows(plan, chain.last)
     if not names:

@@ -1,11 +1,12 @@
 """Slots: what noise is added to.
 
 A *slot* is one integer vector per group, noised as a whole; a release's aggregates are covered by the cheapest set of
-them. COUNT(*), COUNT_IF and COUNT(DISTINCT unit) are slots of their own, and so are a SUM or a COUNT(x) that stand
-alone. AVG(x), or SUM(x) with COUNT(x), share one *Bernstein slot of degree 1*: on the grid x = lo + k of M + 1 points a
-row contributes (M - k, k), which sums to M without rounding. So one row moves the slot by M in L1 whatever its value,
-and count, sum and mean are all read from the one slot, at the price of one count. Compared with a sum and a count at
-half the budget each, the count has half the variance and the sum (lo^2 + hi^2) against 4 max(lo^2, hi^2).
+them. COUNT(*), COUNT_IF, COUNT(DISTINCT unit) and COUNT(DISTINCT x) are slots of their own, and so are a SUM or a
+COUNT(x) that stand alone. AVG(x), or SUM(x) with COUNT(x), share one *Bernstein slot of degree 1*: on the grid x = lo +
+k of M + 1 points a row contributes (M - k, k), which sums to M without rounding. So one row moves the slot by M in L1
+whatever its value, and count, sum and mean are all read from the one slot, at the price of one count. Compared with a
+sum and a count at half the budget each, the count has half the variance and the sum (lo^2 + hi^2) against 4 max(lo^2,
+hi^2).
 (Bernstein weights: arXiv 2312.06658 and 2509.04919.)
 """
 
@@ -35,13 +36,14 @@ SUBGRID = 1 << 10
 class SlotKind(Enum):
     ROWS = "rows"
     UNITS = "units"
+    DISTINCT = "distinct values"
     SUM = "sum"
     MEAN = "mean"
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One noised vector per key. `argument`: predicate (ROWS, UNITS; None = every row) or value (SUM, MEAN).
+    """One noised vector per key. `argument`: predicate (ROWS, UNITS; None = every row) or value (the others).
     outputs: the measures read from it. epsilon: its share of the statement's. subgrid: into how many parts the SQL
     divides a row, where it scales a unit's vector (on whole rows everything would be floored to 0)."""
 
@@ -57,7 +59,7 @@ class Slot:
     def weight(self) -> int:
         """What one row adds to the vector at most, in L1."""
         match self.kind:
-            case SlotKind.ROWS | SlotKind.UNITS:
+            case SlotKind.ROWS | SlotKind.UNITS | SlotKind.DISTINCT:
                 return self.subgrid
             case SlotKind.SUM:
                 assert self.grid is not None
@@ -89,6 +91,8 @@ def cover(measures: tuple[Measure, ...]) -> Iterator[tuple[SlotKind, Scalar | No
                 _join_group(counts, measure.argument, measure)
             case Statistic.UNITS:
                 yield SlotKind.UNITS, measure.argument, None, (measure,)
+            case Statistic.DISTINCT:
+                yield SlotKind.DISTINCT, measure.argument, None, (measure,)
             case Statistic.VALUES | Statistic.SUM | Statistic.AVG:
                 assert measure.argument is not None
                 _join_group(values, measure.argument, measure)
@@ -122,7 +126,7 @@ def _join_group(groups: list[tuple[_Argument, list[Measure]]], argument: _Argume
 def output_type(measure: Measure, slot: Slot) -> SqlType:
     """The type of a released aggregate: fixed by query and policy, never by data."""
     match measure.statistic:
-        case Statistic.ROWS | Statistic.UNITS | Statistic.VALUES:
+        case Statistic.ROWS | Statistic.UNITS | Statistic.VALUES | Statistic.DISTINCT:
             return SqlType(Kind.INTEGER)
         case Statistic.AVG:
             return SqlType(Kind.DOUBLE)

@@ -2,12 +2,13 @@
 
 Columns by slot i: `p<i>` its predicate and `v<i>` its value per row; `n<i>` a count and `s<i>` a sum on the grid per
 cell and per key. A Bernstein slot has its vector as (l<i>, s<i>) where the SQL scales it, per unit, and else only n<i>
-and s<i>, of which the vector is a linear function. `u` is the unit, `units` how many units hold a key.
+and s<i>, of which the vector is a linear function. Distinct values have no figure per cell: where cells are limited, a
+step of their own lists them. `u` is the unit, `units` how many units hold a key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from sqlglot import exp
@@ -51,13 +52,17 @@ def named(step: str) -> exp.Table:
 def row_items(plan: ReleasePlan) -> list[exp.Expr]:
     """What a row gives: unit and rank where a later step needs them, keys, predicates, values on their grid."""
     relation = plan.release.input
-    items = [_as(_key(k.scalar) if plan.keys is None else k.scalar.tree.copy(), k.name) for k in plan.release.keys]
+    keys = plan.release.keys
+    items = [_as(_one_per_group(k.scalar) if plan.keys is None else k.scalar.tree.copy(), k.name) for k in keys]
     for i, slot in enumerate(plan.slots, 1):
         if slot.kind in _VALUES:
             assert slot.argument is not None
             assert slot.grid is not None
             value = to_grid(slot.argument, slot.grid)
             items.append(_as(to_integer(value, slot.grid) if plan.limits.per_unit else value, f"v{i}"))
+        elif slot.kind is SlotKind.DISTINCT:
+            assert slot.argument is not None
+            items.append(_as(_one_per_group(slot.argument), f"v{i}"))
         elif slot.argument is not None:
             items.append(_as(slot.argument.tree.copy(), f"p{i}"))
     if _needs_unit(plan):
@@ -67,12 +72,12 @@ def row_items(plan: ReleasePlan) -> list[exp.Expr]:
     return items or [_as(exp.true(), "row")]  # COUNT(*) alone needs no column
 
 
-def _key(key: Scalar) -> exp.Expr:
-    """A key whose own values are shown. Zeros of both signs are one group, and so are all NaN: which of them stands for
-    the group must not be for its first row to say."""
-    if key.facts.type.kind is not Kind.DOUBLE:
-        return key.tree.copy()
-    x = wrapped(key.tree)
+def _one_per_group(value: Scalar) -> exp.Expr:
+    """A value in one form for all that are equal. Zeros of both signs are one group, and so are all NaN: which of them
+    stands for the group, as a key that is shown or by its hash, must not be for its first row to say."""
+    if value.facts.type.kind is not Kind.DOUBLE:
+        return value.tree.copy()
+    x = wrapped(value.tree)
     zero = exp.EQ(this=x.copy(), expression=literal(0.0, DOUBLE))
     not_a_number = cast(exp.Literal.string("nan"), DOUBLE)
     return _case([(zero, literal(0.0, DOUBLE)), (exp.IsNan(this=x.copy()), not_a_number)], x.copy())
@@ -92,7 +97,7 @@ def late(rows: int, names: Sequence[str]) -> exp.Query:
     early = early.where(exp.LTE(this=column("rows", "rank"), expression=limit.copy()))
     beyond = exp.select(column("rows", "u")).from_(named("rows"))
     beyond = beyond.where(exp.GT(this=column("rows", "rank"), expression=limit.copy()))
-    position = _place_in_unit("rows", [column("rows", "rank")])
+    position = _place("rows", ["u"], [column("rows", "rank")])
     through = exp.select(*(column("rows", n) for n in names), _as(position, "position")).from_(named("rows"))
     through = through.where(exp.In(this=column("rows", "u"), query=exp.Subquery(this=beyond)))
     more = exp.select(*(column("through", n) for n in names)).from_(derived(through, "through"))
@@ -105,11 +110,11 @@ def late(rows: int, names: Sequence[str]) -> exp.Query:
     return exp.union(early, more, distinct=False)
 
 
-def _place_in_unit(source: str, order: Sequence[exp.Expr]) -> exp.Window:
-    """A row's place among the rows of its unit."""
+def _place(source: str, per: Sequence[str], order: Sequence[exp.Expr]) -> exp.Window:
+    """A row's place among the rows that agree with it in `per`."""
     return exp.Window(
         this=exp.RowNumber(),
-        partition_by=[column(source, "u")],
+        partition_by=[column(source, n) for n in per],
         order=exp.Order(expressions=[exp.Ordered(this=o, desc=False, nulls_first=False) for o in order]),
         over="OVER",
     )
@@ -127,8 +132,7 @@ def totals_of_rows(plan: ReleasePlan, source: str) -> exp.Select:
     names = [k.name for k in plan.release.keys]
     figures = [f for i, slot in enumerate(plan.slots, 1) for f in _figures(i, slot, source, per_unit=False)]
     if plan.selection is not None:
-        units = exp.Count(this=exp.Distinct(expressions=[column(source, "u")]), big_int=True)
-        figures.append(_as(units, "units"))
+        figures.append(_as(_count_distinct(source, "u"), "units"))
     return _grouped(source, names, figures)
 
 
@@ -140,6 +144,22 @@ def totals_of_cells(plan: ReleasePlan, source: str) -> exp.Select:
     if plan.selection is not None:
         figures.append(_as(_count(), "units"))
     return _grouped(source, names, figures)
+
+
+def distinct(i: int, names: Sequence[str], source: str) -> exp.Select:
+    """Per key, how many different values its units brought."""
+    return _grouped(source, names, [_as(_count_distinct(source, f"v{i}"), f"n{i}")])
+
+
+def with_distinct(source: str, sums: exp.Select, names: Sequence[str], found: Mapping[str, str]) -> exp.Select:
+    """The totals in step `source`, and beside them what counts distinct values: found maps columns to their steps."""
+    kept = [column(source, item.alias_or_name) for item in sums.selects]
+    counts = [_as(_or_zero(column(step, name)), name) for name, step in found.items()]
+    select = exp.select(*kept, *counts).from_(named(source))
+    for step in found.values():
+        same = exp.and_(*(exp.NullSafeEQ(this=column(step, n), expression=column(source, n)) for n in names))
+        select = select.join(named(step), on=same, join_type="LEFT")
+    return select
 
 
 def _grouped(source: str, names: Sequence[str], figures: Sequence[exp.Expr]) -> exp.Select:
@@ -156,6 +176,8 @@ def limited(plan: ReleasePlan, source: str) -> exp.Select:
     figures: list[exp.Expr] = []
     for i, slot in enumerate(plan.slots, 1):
         ball, most = plan.limits.ball, plan.limits.per_group
+        if slot.kind is SlotKind.DISTINCT:
+            continue
         if slot.kind is SlotKind.UNITS:
             figures.append(_as(column(source, f"n{i}"), f"n{i}"))
         elif ball is not None:
@@ -172,21 +194,38 @@ def chosen(groups: int, names: Sequence[str], salt: int, source: str) -> exp.Sel
     The unit's identity is in the hash, so units choose independently, and as they would without each other (its number
     in the tables would change with them); hashed twice, since one `hash` is biased, or alike for all salts.
     """
-    keys = [column(source, n) for n in names]
-    inner = exp.Anonymous(this="HASH", expressions=[column(UNITS, IDENTITY), *keys, literal(salt, BIGINT)])
-    order = [exp.Anonymous(this="HASH", expressions=[inner]), *(k.copy() for k in keys)]
-    position = _place_in_unit(source, order)
+    select = exp.select(exp.Column(this=exp.Star(), table=exp.to_identifier(source, quoted=True))).from_(named(source))
+    return _of_least_hash(select, groups, source, ["u"], names, salt)
+
+
+def values(i: int, most: int, names: Sequence[str], salt: int, source: str, left: str) -> exp.Select:
+    """At most r different values of each (unit, key), of the rows in `source` and for the keys that are `left` to the
+    unit. They are chosen as its keys are, by a hash with the value in it: whatever other units hold, a unit brings the
+    same r values. (By the value alone, one unit could take a value's place from all others.)"""
+    value, cell = f"v{i}", ["u", *names]
+    present = exp.Not(this=exp.Is(this=column(source, value), expression=exp.null()))
+    same = exp.and_(*(exp.NullSafeEQ(this=column(left, n), expression=column(source, n)) for n in cell))
+    held = exp.select(*(column(source, n) for n in (*cell, value))).from_(named(source)).distinct()
+    held = held.join(named(left), on=same, join_type="INNER").where(present)
+    select = exp.select(*(column("held", n) for n in (*cell, value))).from_(derived(held, "held"))
+    return _of_least_hash(select, most, "held", ["u", *names], [*names, value], salt)
+
+
+def _of_least_hash(
+    select: exp.Select, most: int, source: str, per: Sequence[str], hashed: Sequence[str], salt: int
+) -> exp.Select:
+    """The `most` rows of least hash among those that agree in `per`."""
+    columns = [column(source, n) for n in hashed]
+    inner = exp.Anonymous(this="HASH", expressions=[column(UNITS, IDENTITY), *columns, literal(salt, BIGINT)])
+    order = [exp.Anonymous(this="HASH", expressions=[inner]), *(c.copy() for c in columns)]
     units = exp.Table(
         this=exp.to_identifier(UNITS, quoted=True),
         db=exp.to_identifier(PRIVATE_CATALOG),
         alias=exp.TableAlias(this=exp.to_identifier(UNITS, quoted=True)),
     )
-    return (
-        exp.select(exp.Column(this=exp.Star(), table=exp.to_identifier(source, quoted=True)))
-        .from_(named(source))
-        .join(units, on=exp.EQ(this=column(UNITS, UNIT), expression=column(source, "u")), join_type="INNER")
-        .qualify(exp.LTE(this=position, expression=exp.Literal.number(groups)))
-    )
+    return select.join(
+        units, on=exp.EQ(this=column(UNITS, UNIT), expression=column(source, "u")), join_type="INNER"
+    ).qualify(exp.LTE(this=_place(source, per, order), expression=exp.Literal.number(most)))
 
 
 def _figures(i: int, slot: Slot, source: str, *, per_unit: bool) -> list[exp.Expr]:
@@ -198,8 +237,9 @@ def _figures(i: int, slot: Slot, source: str, *, per_unit: bool) -> list[exp.Exp
             some = exp.GT(this=_filtered(_count(), i, slot, source), expression=exp.Literal.number(0))
             return [_as(_case([(some, exp.Literal.number(1))], exp.Literal.number(0)), f"n{i}")]
         case SlotKind.UNITS:
-            distinct = exp.Count(this=exp.Distinct(expressions=[column(source, "u")]), big_int=True)
-            return [_as(_filtered(distinct, i, slot, source), f"n{i}")]
+            return [_as(_filtered(_count_distinct(source, "u"), i, slot, source), f"n{i}")]
+        case SlotKind.DISTINCT:
+            return [] if per_unit else [_as(_count_distinct(source, f"v{i}"), f"n{i}")]
         case SlotKind.SUM | SlotKind.MEAN:
             value = column(source, f"v{i}")
             total = [_as(_or_zero(exp.Sum(this=value)), f"s{i}")]
@@ -210,8 +250,10 @@ def _figures(i: int, slot: Slot, source: str, *, per_unit: bool) -> list[exp.Exp
 
 
 def _vector(i: int, slot: Slot) -> list[str]:
-    """The columns that hold a slot's vector where the SQL forms it."""
+    """The columns that hold a slot's vector where the SQL forms it per cell."""
     match slot.kind:
+        case SlotKind.DISTINCT:
+            return []
         case SlotKind.ROWS | SlotKind.UNITS:
             return [f"n{i}"]
         case SlotKind.SUM:
@@ -298,6 +340,10 @@ def _case(branches: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr) -> e
 
 def _count() -> exp.Expr:
     return exp.Count(this=exp.Star(), big_int=True)
+
+
+def _count_distinct(source: str, name: str) -> exp.Expr:
+    return exp.Count(this=exp.Distinct(expressions=[column(source, name)]), big_int=True)
 
 
 def _filtered(call: exp.Expr, i: int, slot: Slot, source: str) -> exp.Expr:

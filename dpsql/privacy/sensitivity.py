@@ -71,6 +71,16 @@ def of_rows(limits: Limits, weight: int, keys: int | None) -> Norms:
     return Norms(min(in_one) * weight, min(in_all) * weight, touched)
 
 
+def of_values(limits: Limits, keys: int | None) -> Norms:
+    """COUNT(DISTINCT x): a value comes or goes with the unit only where one of the unit's own rows holds it, so no more
+    values do than of_rows counts rows: at most R in all; under `cells` r in one key, chosen among the unit's own, and
+    k-hat * r in all. Scaling a vector bounds no number of values, so with a ball there is nothing to promise.
+    """
+    if limits.ball is not None:
+        raise ValueError("a ball bounds no values")
+    return of_rows(limits, 1, keys)
+
+
 def of_units(limits: Limits, keys: int | None) -> Norms:
     """COUNT(DISTINCT unit): the unit counts once in each key that it touches."""
     touched = touched_keys(limits, keys)
