@@ -201,7 +201,8 @@ def chosen(groups: int, names: Sequence[str], salt: int, source: str) -> exp.Sel
 def values(i: int, most: int, names: Sequence[str], salt: int, source: str, left: str) -> exp.Select:
     """At most r different values of each (unit, key), of the rows in `source` and for the keys that are `left` to the
     unit. They are chosen as its keys are, by a hash with the value in it: whatever other units hold, a unit brings the
-    same r values. (By the value alone, one unit could take a value's place from all others.)"""
+    same r values. (Were its identity not in it, all units would bring the same ones, and others would not be counted.)
+    """
     value, cell = f"v{i}", ["u", *names]
     present = exp.Not(this=exp.Is(this=column(source, value), expression=exp.null()))
     same = exp.and_(*(exp.NullSafeEQ(this=column(left, n), expression=column(source, n)) for n in cell))

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from dpsql.privacy.sensitivity import Limits, Norms, of_rows, of_units, touched_keys
+from dpsql.privacy.sensitivity import Limits, Norms, of_rows, of_units, of_values, touched_keys
 
 KEYS = 3
 MOST = 4  # rows of a unit in a key, before limits
@@ -137,6 +137,24 @@ def test_a_unit_counts_once_in_each_key(limits: Limits, keys: int | None) -> Non
     assert promised == Norms(1, touched_keys(limits, keys), touched_keys(limits, keys))
     assert most <= promised.l1
     assert most == promised.l1 or promised.l1 > width
+
+
+@pytest.mark.parametrize(("limits", "keys"), CASES, ids=str)
+def test_a_value_comes_or_goes_with_a_row(limits: Limits, keys: int | None) -> None:
+    """Of distinct values: all rows of the unit may hold different ones that nobody else has; any that others have move
+    nothing."""
+    if limits.ball is not None:
+        with pytest.raises(ValueError, match="values"):
+            of_values(limits, keys)
+        return
+    promised, r = of_values(limits, keys), Random(f"{limits} {keys}")
+    assert promised == of_rows(limits, 1, keys)
+    for unit in units(limits, keys, 1, r):
+        brought = [{r.randrange(6) for _ in range(n)} for (n,) in enforced(limits, unit, "count", 1)]
+        moved = [len(mine - {v for v in range(6) if r.random() < 0.5}) for mine in brought]
+        assert max(moved) <= promised.linf
+        assert sum(moved) <= promised.l1
+        assert sum(map(bool, moved)) <= promised.keys
 
 
 def test_counter_examples_of_mixed_formulas() -> None:

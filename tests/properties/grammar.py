@@ -242,6 +242,8 @@ class Grammar:
             lambda: f"AVG({self.bounded(scope, 2)})",
             unit,
             unit,
+            lambda: f"COUNT(DISTINCT {self.any(scope, self.r.choice([0, 0, 1]))})",
+            lambda: f"COUNT(DISTINCT {self.any(scope, 0)})",
         )
         if self.maybe(0.25):
             text += f" FILTER (WHERE {self.boolean(scope, 1)})"

@@ -39,6 +39,8 @@ SUM = "SELECT kind, SUM(n) FROM events GROUP BY kind"
 MEAN = "SELECT kind, AVG(n) FROM events GROUP BY kind"
 GRADES = "SELECT kind, grade, COUNT(*), COUNT(DISTINCT uid) FROM events GROUP BY kind, grade"
 WHOLE_DECIMALS = "SELECT kind, SUM(ROUND(amount)), AVG(ROUND(wide)) FROM events GROUP BY kind"
+VALUES = "SELECT kind, COUNT(DISTINCT n), COUNT(DISTINCT x) FROM events GROUP BY kind"
+PRIVATE_VALUES = "SELECT n, COUNT(DISTINCT x) FROM events GROUP BY n"
 PRIVATE = "SELECT n, SUM(x) FROM events GROUP BY n"
 PRIVATE_UNITS = "SELECT n, COUNT(DISTINCT uid) FROM events GROUP BY n"
 
@@ -54,6 +56,11 @@ ALL = [
     asked(WHOLE_DECIMALS, "cells", **CELLS),
     *(asked(sql, "rows", max_rows_per_unit=2) for sql in (PRIVATE, PRIVATE_UNITS)),
     *(asked(sql, "cells", max_groups_per_unit=1) for sql in (PRIVATE, PRIVATE_UNITS)),
+    asked(VALUES, "rows", max_rows_per_unit=2),
+    asked(VALUES, "late", max_rows_per_unit=2),
+    asked(VALUES, "cells", **CELLS),
+    asked(VALUES, "late then cells", max_rows_per_unit=3, max_groups_per_unit=1, max_rows_per_group=2),
+    asked(PRIVATE_VALUES, "cells", max_groups_per_unit=1),
     asked("SELECT DISTINCT n FROM events", "late", max_rows_per_unit=2),
 ]
 
@@ -94,7 +101,7 @@ def clamp_components_apart(patch: pytest.MonkeyPatch) -> None:
 
 def keep_all_keys(patch: pytest.MonkeyPatch) -> None:
     """g is not enforced."""
-    patch.setattr(rewrite, "is_salted", lambda _: False)
+    patch.setattr(rewrite, "_chooses_keys", lambda _: False)
 
 
 def scale_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -152,6 +159,24 @@ def choose_by_the_number_of_the_unit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(steps, "chosen", chosen)
 
 
+def bring_all_values(patch: pytest.MonkeyPatch) -> None:
+    """r is not enforced on the values of a cell."""
+    plain = steps.values
+    patch.setattr(steps, "values", lambda i, _, *rest: plain(i, 1_000_000, *rest))
+
+
+def bring_values_of_all_keys(patch: pytest.MonkeyPatch) -> None:
+    """Values of keys that were not chosen count as well."""
+    plain = steps.values
+    patch.setattr(steps, "values", lambda *of: plain(*of[:-1], "cells"))
+
+
+def promise_one_value(patch: pytest.MonkeyPatch) -> None:
+    """Noise for one value of each unit in all."""
+    patch.setattr(sensitivity, "of_values", lambda *_: sensitivity.Norms(1, 1, 1))
+    patch.setattr("dpsql.session.check", lambda *_: None)  # which finds it first: see below
+
+
 def count_rows_for_units(patch: pytest.MonkeyPatch) -> None:
     """Private keys are decided on their rows."""
     plain = steps.totals_of_rows
@@ -192,6 +217,9 @@ def leave_the_plan_unchecked(patch: pytest.MonkeyPatch) -> None:
         (choose_late_rows_by_another_order, asked(COUNT, "late", max_rows_per_unit=2), r"\(ii\)"),
         (choose_among_the_keys_of_all, asked(COUNT, "cells", **CELLS), r"\(i+\)"),
         (choose_by_the_number_of_the_unit, asked(GRADES, "cells", max_groups_per_unit=1), r"\(i+\)"),
+        (bring_all_values, asked(VALUES, "cells", **CELLS), r"\(i+\)"),
+        (bring_values_of_all_keys, asked(VALUES, "cells", max_groups_per_unit=1), r"\(i+\)"),
+        (promise_one_value, asked(VALUES, "rows", max_rows_per_unit=3), r"\(i+\)"),
         (
             count_rows_for_units,
             asked("SELECT x, SUM(n) FROM events GROUP BY x", "rows", max_rows_per_unit=2),
@@ -223,6 +251,14 @@ def test_the_plan_does_not_pass_with_too_few_keys(tmp_path: Path, monkeypatch: p
     ):
         with pytest.raises(Error, match=promise):
             examine(tmp_path / promise, EVENTS, [asked(sql, "rows", max_rows_per_unit=2)], terms=TERMS)
+
+
+def test_the_plan_does_not_pass_with_too_few_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that claims that a unit brings one value, where it may bring one with each row."""
+    monkeypatch.setattr(sensitivity, "of_values", lambda *_: sensitivity.Norms(1, 1, 1))
+    for strategy in ("rows", "cells"):
+        with pytest.raises(Error, match="the noise covers"):
+            examine(tmp_path / strategy, EVENTS, [asked(VALUES, strategy)], terms=TERMS)
 
 
 def test_the_plan_does_not_pass_with_a_limit_that_no_step_enforces(
