@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import duckdb
 import pyarrow as pa
 
@@ -70,17 +72,22 @@ class Difference:
 
 
 class Unoptimized:
-    """The files of a snapshot under an engine that optimizes nothing; or one that does, on several threads."""
+    """The files of a snapshot under an engine that optimizes nothing; or as it does by itself (kept None), or with
+    these optimizers alone. On several threads tables of a few rows are read in parts, too."""
 
-    def __init__(self, snapshot: Snapshot, *, optimizer: bool = False, threads: int = 1):
+    def __init__(self, snapshot: Snapshot, *, kept: Collection[str] | None = (), threads: int = 1):
         self.connection = duckdb.connect(":memory:")
-        self.connection.execute(f"SET TimeZone = 'UTC'; SET threads = {threads}")
-        if not optimizer:
-            self.connection.execute("PRAGMA disable_optimizer")
-        if threads > 1:  # tables of a few rows, too
-            self.connection.execute("PRAGMA verify_parallelism")
-        self.connection.execute(f"ATTACH '{snapshot.private}' AS priv (READ_ONLY)")
-        self.connection.execute(f"ATTACH '{snapshot.public}' AS pub (READ_ONLY)")
+        run = self.connection.execute
+        run(f"SET TimeZone = 'UTC'; SET threads = {threads}")
+        if kept is not None:
+            names = {name for (name,) in run("FROM duckdb_optimizers()").fetchall()}
+            run(f"SET disabled_optimizers = '{','.join(sorted(names - set(kept)))}'")
+        if kept == ():
+            run("PRAGMA disable_optimizer")
+        if threads > 1:
+            run("PRAGMA verify_parallelism")
+        run(f"ATTACH '{snapshot.private}' AS priv (READ_ONLY)")
+        run(f"ATTACH '{snapshot.public}' AS pub (READ_ONLY)")
 
     def run(self, sql: str) -> pa.Table:
         return self.connection.sql(sql).to_arrow_table()

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import pyarrow as pa
@@ -28,6 +28,7 @@ from dpsql.answer import Answer
 from dpsql.compile.parse import Parameters
 from dpsql.session import Session, open_session
 from dpsql.vault import noise
+from dpsql.vault.duckdb import DuckDBEngine
 from dpsql.vault.snapshot import Snapshot
 from tests.properties.differences import Unoptimized
 
@@ -45,15 +46,14 @@ class Sides:
 
 
 class Everywhere:
-    """A private engine beside others over the same snapshot, which must give the same rows."""
+    """A private engine beside others over the same snapshot, which must give the same rows. kept: what the engines
+    without an optimizer keep of it."""
 
-    def __init__(self, engine: Any, snapshot: Snapshot):
+    def __init__(self, engine: Any, snapshot: Snapshot, kept: Collection[str]):
         self._engine = engine
         self._others = {
-            f"{threads} threads, {'optimized' if optimizer else 'not optimized'}": Unoptimized(
-                snapshot, optimizer=optimizer, threads=threads
-            )
-            for optimizer, threads in ((False, 1), (True, 2), (False, 2))
+            f"threads: {threads}, optimizers: {optimizers}": Unoptimized(snapshot, kept=optimizers, threads=threads)
+            for optimizers, threads in ((kept, 1), (None, 2), (kept, 2))
         }
 
     def run(self, sql: str) -> pa.Table:
@@ -80,10 +80,11 @@ def without_noise(home: Path) -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
-def open_everywhere(policy: Path, database: Path, ledger: Path) -> Session:
+def open_everywhere(policy: Path, database: Path, ledger: Path, kept: Collection[str] = ()) -> Session:
     """A session whose private engine is `Everywhere`."""
     session = open_session(policy, database, ledger=ledger)
-    session._engines = replace(session._engines, private=Everywhere(session._engines.private, session.snapshot))
+    everywhere = Everywhere(session._engines.private, session.snapshot, kept)
+    session._engines = replace(session._engines, private=cast(DuckDBEngine, everywhere))
     return session
 
 
