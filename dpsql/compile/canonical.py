@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token
 
 from dpsql.compile.essence import INTERVAL_UNITS, UNITS
 from dpsql.compile.scan import STRICT_NUMBER, tokenize
+from dpsql.compile.trees import copied, levels, nodes
 from dpsql.errors import Error, Span, refusal
 
 MAX_NODES = 40_000
@@ -63,7 +64,8 @@ def reread(text: str) -> exp.Query:
 def write(tree: exp.Expr) -> str:
     """A tree's text in DuckDB's dialect, without comments (the text of one may end it, and go on as SQL)."""
     try:
-        return _DIALECT.generate(tree, comments=False, unsupported_level=ErrorLevel.RAISE)
+        # The generator changes what it writes, so it gets a copy: `tree` stays what the text is compared with.
+        return _DIALECT.generate(copied(tree), copy=False, comments=False, unsupported_level=ErrorLevel.RAISE)
     except RecursionError:
         raise _too_deep() from None
     except Exception:  # whatever a third party's code raises on a hostile tree is a refusal
@@ -91,22 +93,27 @@ def _pairs(left: exp.Expr, right: exp.Expr, exact: bool) -> list[Pair] | exp.Exp
         while not exact and isinstance(other, exp.Paren):
             other = other.this
         if isinstance(one, exp.Expr) and isinstance(other, exp.Expr):
-            ours = {key: value for key, value in one.args.items() if _is_said(value)}
-            theirs = {key: value for key, value in other.args.items() if _is_said(value)}
-            if type(one) is not type(other) or ours.keys() != theirs.keys():
+            if one.__class__ is not other.__class__:
                 return other
             pairs.append((one, other))
-            stack += [(value, theirs[key], other) for key, value in ours.items()]
+            ours, theirs = one.args, other.args
+            keys = ours if ours.keys() == theirs.keys() else [*ours, *(key for key in theirs if key not in ours)]
+            for key in keys:
+                mine, yours = ours.get(key), theirs.get(key)
+                if _is_said(mine) and _is_said(yours):
+                    stack.append((mine, yours, other))
+                elif _is_said(mine) or _is_said(yours):
+                    return other
         elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
             stack += [(mine, yours, owner) for mine, yours in zip(one, other, strict=True)]
-        elif type(one) is not type(other) or not (one == other or (not exact and _fold(one) == _fold(other))):
+        elif one.__class__ is not other.__class__ or not (one == other or (not exact and _fold(one) == _fold(other))):
             return owner
     return pairs
 
 
 def _is_said(value: object) -> bool:
     """sqlglot writes the same for an argument that is missing, None, False or an empty list."""
-    return value is not None and value is not False and value != []
+    return value is not None and value is not False and not (value.__class__ is list and not value)
 
 
 def _fold(value: object) -> object:
@@ -116,7 +123,7 @@ def _fold(value: object) -> object:
 
 def plain(tree: exp.Query) -> exp.Query:
     """The tree with forms that sqlglot writes as other nodes replaced by these nodes (in place)."""
-    for node in list(tree.walk()):
+    for node in nodes(tree):
         other = _plain(node)
         if other is not None and node.parent is not None:
             node.replace(other)
@@ -158,8 +165,8 @@ def _plain(node: exp.Expr) -> exp.Expr | None:
 def parenthesised(tree: exp.Query) -> exp.Query:
     """A copy with parentheses around every operator that is an operand: sqlglot's generator leaves some out, and
     `(NOT x BETWEEN 1 AND 2) < y` comes back as NOT of the comparison."""
-    tree = tree.copy()
-    for node in list(tree.walk()):
+    tree = copied(tree)
+    for node in nodes(tree):
         parent = node.parent
         if not isinstance(node, _OPERATORS) or not isinstance(parent, _OPERATORS) or isinstance(parent, exp.Escape):
             continue
@@ -172,10 +179,9 @@ def parenthesised(tree: exp.Query) -> exp.Query:
 
 def check_shape(tree: exp.Query) -> exp.Query:
     """The tree itself, if it is shallow, its numbers are numbers and its parts of dates are such."""
-    level: list[exp.Expr] = [tree]
-    for _ in range(MAX_TREE_DEPTH):
-        if not level:
-            return tree
+    for depth, level in enumerate(levels(tree)):
+        if depth == MAX_TREE_DEPTH:
+            raise _too_deep()
         for node in level:
             if isinstance(node, exp.Literal):
                 if not (node.is_string or STRICT_NUMBER.fullmatch(node.this)):
@@ -190,8 +196,7 @@ def check_shape(tree: exp.Query) -> exp.Query:
             in_list = is_unit(unit) and (not isinstance(node, exp.Interval) or unit.name.upper() in INTERVAL_UNITS)
             if unit is not None and not in_list:
                 raise no_unit(unit)
-        level = [child for node in level for child in node.iter_expressions()]
-    raise _too_deep()
+    return tree
 
 
 def is_unit(node: object) -> TypeGuard[exp.Var | exp.Literal]:
@@ -210,7 +215,7 @@ def no_unit(node: exp.Expr) -> Error:
 def span_of(node: exp.Expr) -> Span | None:
     """From the first to the last leaf below `node` that has a position."""
     start, end = None, None
-    for leaf in node.walk():
+    for leaf in nodes(node):
         meta = leaf._meta
         if meta and "start" in meta and "end" in meta:
             start = meta["start"] if start is None else min(start, meta["start"])

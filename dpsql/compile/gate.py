@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from sqlglot import exp
@@ -19,6 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from dpsql.compile import public
 from dpsql.compile.canonical import check_shape, read, same, write
 from dpsql.compile.scan import tokenize
+from dpsql.compile.trees import nodes
 from dpsql.errors import Error, refusal
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -93,27 +96,50 @@ def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | N
     text = write(tree)
     if "\x00" in text:
         raise _broken("a text holds NUL")
-    tokens = tokenize(text)
-    again = read(tokens, text)
-    if not same(tree, again):
+    seen = (_seen if len(text) <= _SHORT else _look)(text)
+    if not same(tree, seen.tree):
         raise _broken("a text does not say what its tree says")
-    check_shape(again)
-    public.check_public(again, _OURS)
-    nodes = list(again.walk())
-    _check_names(nodes)
-    _check_tables(nodes, tables)
-    called = _called(tokens, nodes)
-    unknown = called - (public.FUNCTIONS.keys() | _OURS if functions is None else functions)
+    if not seen.tables <= tables:
+        raise _broken("a text reads a table that it was not sealed for")
+    unknown = seen.called - (public.FUNCTIONS.keys() | _OURS if functions is None else functions)
     if unknown:
         raise _broken(f"a text calls {min(unknown)}")
-    for node in nodes:
-        called.update(_OPERATORS.get(type(node), ()))
-    return SealedSql(text, tables, frozenset(called))
+    return SealedSql(text, tables, seen.called | seen.operators)
 
 
-def _check_names(nodes: list[exp.Expr]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What sqlglot reads in a text. tree: nobody changes it. tables: as in SealedSql, those of WITH left out. called:
+    functions under the names that stand in the text; operators: those that DuckDB's parser makes of operators."""
+
+    tree: exp.Query
+    tables: frozenset[str]
+    called: frozenset[str]
+    operators: frozenset[str]
+
+
+def _look(text: str) -> _Seen:
+    """Read a text back and check all that can be said of it alone."""
+    tokens = tokenize(text)
+    tree = read(tokens, text)
+    check_shape(tree)
+    public.check_public(tree, _OURS)
+    found = nodes(tree)
+    _check_names(found)
+    operators = {name for node in found for name in _OPERATORS.get(type(node), ())}
+    return _Seen(tree, frozenset(_tables(found)), frozenset(_called(tokens, found)), frozenset(operators))
+
+
+_SHORT = 2_000
+_seen = lru_cache(maxsize=64)(_look)
+"""The outer SQL of many statements is the same text, and so is a statement that is explained and then asked. `_look` is
+a function of the whole text, so what it saw once is what it would see again; a refusal is not kept. Long texts are not
+kept either: a tree takes a hundred times the memory of its text."""
+
+
+def _check_names(found: list[exp.Expr]) -> None:
     """sqlglot writes a name that is not quoted, and a bare word, as it is: it must be one word (or end a frame)."""
-    for node in nodes:
+    for node in found:
         bare = isinstance(node, exp.Var | exp.Anonymous) or (isinstance(node, exp.Identifier) and not node.quoted)
         if isinstance(node, exp.Var) and node.this in ("CURRENT ROW", "NO OTHERS"):
             continue
@@ -121,13 +147,15 @@ def _check_names(nodes: list[exp.Expr]) -> None:
             raise _broken("a name is neither quoted nor one word")
 
 
-def _check_tables(nodes: list[exp.Expr], tables: frozenset[str]) -> None:
-    for table in nodes:
+def _tables(found: list[exp.Expr]) -> Iterator[str]:
+    """The tables that a text reads, but those of its own WITH clauses."""
+    for table in found:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             continue  # a table function: its call is checked with the functions
-        name = f"{table.db}.{table.name}" if table.db else table.name
-        if table.catalog or (name not in tables and not (not table.db and _is_cte(table))):
+        if table.catalog:
             raise _broken("a text reads a table that it was not sealed for")
+        if table.db or not _is_cte(table):
+            yield f"{table.db}.{table.name}" if table.db else table.name
 
 
 def _is_cte(table: exp.Table) -> bool:
@@ -141,7 +169,7 @@ def _is_cte(table: exp.Table) -> bool:
     return False
 
 
-def _called(tokens: list[Token], nodes: list[exp.Expr]) -> set[str]:
+def _called(tokens: list[Token], found: list[exp.Expr]) -> set[str]:
     """The words before a parenthesis, in lower case, but keywords, and names whose columns are being named: t(a, b)."""
     called: Counter[str] = Counter()
     for before, token in pairwise(tokens):
@@ -149,7 +177,7 @@ def _called(tokens: list[Token], nodes: list[exp.Expr]) -> set[str]:
             quoted = before.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
             if not quoted and before.text.upper() not in _NO_CALLS:
                 called[before.text.lower()] += 1
-    for alias in nodes:
+    for alias in found:
         if (
             isinstance(alias, exp.TableAlias)
             and alias.columns

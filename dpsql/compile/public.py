@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpsql.compile.canonical import is_unit, no_unit, span_of
 from dpsql.compile.essence import INTERVAL_UNITS, UNITS
+from dpsql.compile.trees import nodes
 from dpsql.errors import Error, Span, nearest, refusal
 
 # name, sqlglot's class for it (- where sqlglot has none), least and largest number of arguments
@@ -153,7 +154,7 @@ _UNIT_FIRST = ("date_part", "date_sub", "datesub")
 
 def check_public(tree: exp.Expr, also: frozenset[str] = frozenset()) -> None:
     """Refuse the first thing in `tree` that public SQL does not have here. also: functions that dpsql itself calls."""
-    for node in tree.walk():
+    for node in nodes(tree):
         allowed = CONSTRUCTS.get(type(node))
         if allowed is not None:
             _check_construct(node, allowed)

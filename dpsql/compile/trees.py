@@ -3,9 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import TypeVar, cast
 
 from sqlglot import exp
+
+_Node = TypeVar("_Node", bound=exp.Expr)
+
+
+def levels(tree: exp.Expr) -> Iterator[list[exp.Expr]]:
+    """The nodes of a tree, level by level from its root: in the order of sqlglot's `walk`, in half its time."""
+    node_class = exp.Expr
+    level = [tree]
+    while level:
+        yield level
+        below: list[exp.Expr] = []
+        for node in level:
+            for value in node.args.values():
+                if isinstance(value, node_class):
+                    below.append(value)
+                elif value.__class__ is list:
+                    below += [each for each in value if isinstance(each, node_class)]
+        level = below
+
+
+def nodes(tree: exp.Expr) -> list[exp.Expr]:
+    """Every node of a tree, its root first."""
+    return [node for level in levels(tree) for node in level]
+
+
+def copied(tree: _Node) -> _Node:
+    """A copy, without comments, in a third of the time that sqlglot's own takes; places in the text are kept."""
+    node_class = exp.Expr
+    root = tree.__class__()
+    todo: list[tuple[exp.Expr, exp.Expr]] = [(tree, root)]
+    while todo:
+        node, copy = todo.pop()
+        if node._meta is not None:
+            copy._meta = dict(node._meta)
+        if node._type is not None:
+            copy._type = copied(node._type)
+        args = copy.args
+        for key, value in node.args.items():
+            if isinstance(value, node_class):
+                child = value.__class__()
+                child.parent, child.arg_key = copy, key
+                args[key] = child
+                todo.append((value, child))
+            elif value.__class__ is list:
+                args[key] = children = []
+                for index, each in enumerate(value):
+                    if isinstance(each, node_class):
+                        child = each.__class__()
+                        child.parent, child.arg_key, child.index = copy, key, index
+                        children.append(child)
+                        todo.append((each, child))
+                    else:
+                        children.append(each)
+            else:
+                args[key] = value
+    return root
 
 
 def rebuild(node: exp.Expr, child: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:

@@ -16,6 +16,7 @@ from dpsql.compile.gate import SealedSql, seal
 from dpsql.compile.parse import parse
 from dpsql.compile.public import check_public
 from dpsql.compile.scan import tokenize
+from dpsql.compile.trees import copied, nodes
 from dpsql.errors import Error, InternalError
 
 NUMBER = "42"
@@ -339,3 +340,33 @@ def test_any_change_of_a_tree_ends_in_a_faithful_text_or_a_refusal(payload: str,
         assert error.code == "DP901"  # noqa: PT017
         return
     assert same(reread(made.text), tree)
+
+
+def test_a_text_that_was_read_back_before_is_no_leave_for_another_tree() -> None:
+    table = frozenset({"pub.t"})
+    good = reread('SELECT "x" FROM pub.t')
+    sealed = seal(good, table)
+    assert seal(good, table) == sealed
+    bad = good.copy()
+    bad.set("expressions", [exp.var('"x"')])  # written as the same text
+    assert write(bad) == sealed.text
+    for tree, tables, functions in ((bad, table, None), (good, frozenset({"pub.u"}), None)):
+        with pytest.raises(InternalError):
+            seal(tree, tables, functions)
+    called = reread("SELECT ABS(x) FROM pub.t")
+    seal(called, table)
+    with pytest.raises(InternalError):
+        seal(called, table, frozenset({"round"}))
+
+
+def test_copies_are_equal_and_apart() -> None:
+    tree = reread("WITH a AS (SELECT x, [1, 2], INTERVAL 1 DAY FROM t) SELECT * FROM a, LATERAL (SELECT 1) AS b")
+    copy = copied(tree)
+    assert same(tree, copy)
+    assert (
+        [n.arg_key for n in nodes(tree)] == [n.arg_key for n in tree.copy().walk()] == [n.arg_key for n in nodes(copy)]
+    )
+    assert [n.index for n in nodes(copy)] == [n.index for n in tree.copy().walk()]
+    assert all(n.parent is None or n.parent in list(copy.walk()) for n in nodes(copy))
+    assert not {id(n) for n in nodes(tree)} & {id(n) for n in nodes(copy)}
+    assert [n.meta for n in nodes(copy)] == [n.meta for n in nodes(tree)]
