@@ -18,7 +18,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 
 import duckdb
 
@@ -158,13 +159,13 @@ _LOOK_LIKE_COLUMNS = frozenset(
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Seen:
     """What DuckDB sees. tables: as written, "catalog.table" or "table", those of WITH left out.
     functions: lower case. strange: the first thing that is not known here, or ""."""
 
-    tables: set[str] = field(default_factory=set)
-    functions: set[str] = field(default_factory=set)
+    tables: frozenset[str] = frozenset()
+    functions: frozenset[str] = frozenset()
     strange: str = ""
 
 
@@ -183,16 +184,22 @@ def check(sql: str, tables: frozenset[str], functions: frozenset[str]) -> None:
 
 def read(sql: str) -> Seen:
     """What DuckDB's parser sees in the text. Nothing is looked up and nothing runs."""
-    walk = _Walk()
     try:
-        answer = json.loads(_serialised(sql))
-        if answer.get("error") is not False or len(answer["statements"]) != 1:
-            raise _Strange("not one SELECT")
-        walk.visit(answer["statements"][0], frozenset())
+        return _look(sql)
     except (_Strange, RecursionError, KeyError, TypeError, ValueError, AttributeError) as error:
-        walk.seen.strange = str(error) if isinstance(error, _Strange) else "an unknown form"
-    walk.seen.functions |= walk.maybe_columns - walk.called
-    return walk.seen
+        return Seen(strange=str(error) if isinstance(error, _Strange) else "an unknown form")
+
+
+@lru_cache(maxsize=256)
+def _look(sql: str) -> Seen:
+    """A parser's answer depends on the text alone, and much of what dpsql writes it has written before (the outer SQL
+    of many statements is the same): so an answer is kept under the whole text. What failed is not kept."""
+    answer = json.loads(_serialised(sql))
+    if answer.get("error") is not False or len(answer["statements"]) != 1:
+        raise _Strange("not one SELECT")
+    walk = _Walk()
+    walk.visit(answer["statements"][0], frozenset())
+    return Seen(frozenset(walk.tables), frozenset(walk.functions | (walk.maybe_columns - walk.called)))
 
 
 _thread = threading.local()
@@ -219,7 +226,8 @@ class _Walk:
     """Visits every node once and checks its shape. `scope`: names that WITH defines around the node."""
 
     def __init__(self) -> None:
-        self.seen = Seen()
+        self.tables: set[str] = set()
+        self.functions: set[str] = set()
         self.called: set[str] = set()
         self.maybe_columns: set[str] = set()
 
@@ -277,7 +285,7 @@ class _Walk:
                 path = _path(node)
                 if len(path) != 1 or path[0] != node.get("function_name"):
                     raise _Strange("a qualified function")
-                self.seen.functions.add(path[0].lower())
+                self.functions.add(path[0].lower())
             case "TABLE_FUNCTION":
                 function = node.get("function")
                 if not isinstance(function, dict) or _path(function)[0].lower() not in _TABLE_FUNCTIONS:
@@ -286,7 +294,7 @@ class _Walk:
                 name = _OPERATORS.get(str(node.get("type")))
                 if name is None:
                     raise _Strange(str(node.get("type")).lower())
-                self.seen.functions |= {name} if name else set()
+                self.functions |= {name} if name else set()
             case "TYPE":
                 if str(node.get("type_name")).lower() not in _TYPES or len(_path(node)) != 1:
                     raise _Strange("a type")
@@ -300,7 +308,7 @@ class _Walk:
             return
         if len(path) > 2 or "." in path[0]:  # so that two ways to write a name never give one string
             raise _Strange("a table of a schema")
-        self.seen.tables.add(".".join(path))
+        self.tables.add(".".join(path))
 
 
 def _path(node: Mapping[str, object]) -> list[str]:

@@ -121,9 +121,25 @@ def test_deep_nesting_is_refused_not_crashed_on() -> None:
 
 def test_every_thread_has_a_parser_of_its_own() -> None:
     found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(read("SELECT max(a) FROM t").strange)) for _ in range(4)]
+
+    def ask(number: int) -> None:
+        found.append(read(f"SELECT max(a) + {number} FROM t").strange)  # a text of its own: answers are kept by text
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert found == [""] * 4
+
+
+def test_what_was_seen_once_is_no_leave_for_other_tables() -> None:
+    text = "SELECT max(a) FROM priv.t"
+    for _ in range(2):
+        check(text, frozenset({"priv.t"}), frozenset({"max"}))
+        for tables, functions in (
+            (frozenset({"pub.t"}), frozenset({"max"})),
+            (frozenset({"priv.t"}), frozenset({"min"})),
+        ):
+            with pytest.raises(InternalError):
+                check(text, tables, functions)
