@@ -1,9 +1,10 @@
-"""Releases as the ledger keeps them: their fingerprint, their bytes, and empty ones to bind the outer SQL with."""
+"""Releases as the ledger keeps them: their fingerprint, their bytes, and as the outer SQL sees them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -63,9 +64,9 @@ def loads(stored: bytes) -> Noisy:
     return pa.ipc.open_stream(stored).read_all().combine_chunks()
 
 
-def empty_tables(plan: PrivatePlan, bars: ErrorBars) -> dict[str, pa.Table]:
-    """The released tables without rows, as the outer SQL sees them: their types are fixed by query and policy."""
-    tables = {}
+def schemas(plan: PrivatePlan, bars: ErrorBars) -> dict[str, pa.Schema]:
+    """The released tables as the outer SQL sees them: their types are fixed by query and policy."""
+    found = {}
     for release in plan.releases:
         fields = [(k.name, arrow_type(k.scalar.facts.type)) for k in release.release.keys]
         types = {m.name: output_type(m, s) for s in release.slots for m in s.outputs}
@@ -73,8 +74,18 @@ def empty_tables(plan: PrivatePlan, bars: ErrorBars) -> dict[str, pa.Table]:
         fields += [(m.name + HALF_WIDTH, pa.float64()) for m in release.release.measures]
         if release.release.name == bars.released:
             fields += [(name, pa.float64()) for name in bars.replayed]
-        tables[release.release.name] = pa.schema(fields).empty_table()
-    return tables
+        found[release.release.name] = pa.schema(fields)
+    return found
+
+
+def projected(table: pa.Table, columns: Sequence[tuple[str, str]]) -> pa.Table | None:
+    """The columns of a released table under the names they are shown with: what the outer engine answers to that, since
+    it gives back the rows of a table in their order, and values of these types as they are. None for other types, which
+    it may give back as something else."""
+    shown = [table.column(name) for name, _ in columns]
+    if not all(column.type in _KEPT or pa.types.is_decimal128(column.type) for column in shown):
+        return None
+    return pa.Table.from_arrays(shown, names=[name for _, name in columns])
 
 
 def arrow_type(type_: SqlType) -> pa.DataType:
@@ -95,6 +106,9 @@ _ARROW: dict[Kind, pa.DataType] = {
     Kind.TIMESTAMP: pa.timestamp("us"),
 }
 
+_KEPT = frozenset(
+    [*_ARROW.values(), pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+)
 
 _REPLAYS = 400
 _REPLAYED_ROWS = 100_000

@@ -52,6 +52,9 @@ from dpsql.vault.snapshot import Snapshot
 
 _owner_log = logging.getLogger("dpsql.owner")
 
+MAX_FITTING = 256
+"""Outer SQL that a session remembers as fitting its releases."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
@@ -74,6 +77,7 @@ class Session:
         self._engines, self._ledger = engines, ledger
         self._cancelled = False  # set by any thread; for the time before an engine runs
         self._key_counts: dict[tuple[str, int | None], int] = {}  # public tables do not change within a snapshot
+        self._fitting: set[tuple[object, ...]] = set()  # outer SQL, and the schemas over which it was bound
 
     # -- the path of one query ----------------------------------------------------------------------------------
 
@@ -116,7 +120,7 @@ class Session:
         released, epsilon, delta = self._releases(compiled)
         try:
             released = self._with_error_bars(compiled, released)
-            result = self._engines.outer.run(compiled.rewritten.outer.text, released)
+            result = self._finish(compiled.rewritten, released)
         except EngineFailure as failure:
             if failure.interrupted:
                 reason = "the statement was interrupted; what it was charged for is stored"
@@ -124,6 +128,12 @@ class Session:
             reason = f"the released results cannot answer this: {failure.detail}"
             raise refusal("DP502", reason, repair="the releases are stored: mend the rest, and they are free") from None
         return finished(result, compiled.rewritten.bars.positions, self._receipt(compiled, epsilon, delta))
+
+    def _finish(self, rewritten: Rewritten, released: dict[str, pa.Table]) -> pa.Table:
+        """What the outer SQL makes of the released tables."""
+        plain = rewritten.projection
+        result = releases.projected(released[plain.released], plain.columns) if plain is not None else None
+        return result if result is not None else self._engines.outer.run(rewritten.outer.text, released)
 
     def _with_error_bars(self, compiled: Compiled, released: dict[str, Noisy]) -> dict[str, pa.Table]:
         """The released tables, with the half-widths of expressions where the outer SQL shows them (see `errorbars`)."""
@@ -206,11 +216,24 @@ class Session:
         return self._key_counts[asked]
 
     def _bind(self, priced: PrivatePlan, rewritten: Rewritten) -> None:
-        """Let the outer engine bind the outer SQL over empty releases: its mistakes are found before they cost."""
+        """Let the outer engine bind the outer SQL over empty releases: its mistakes are found before they cost.
+
+        Whether it fits hangs on the text, on the columns of the releases and on the public tables, which stay as they
+        are in a snapshot: what fitted once fits again. A projection fits where the columns it names are there."""
+        schemas = releases.schemas(priced, rewritten.bars)
+        plain = rewritten.projection
+        if plain is not None and {name for name, _ in plain.columns} <= set(schemas[plain.released].names):
+            return
+        asked = (rewritten.outer.text, *schemas.items())
+        if asked in self._fitting:
+            return
         try:
-            self._engines.outer.bind(rewritten.outer.text, releases.empty_tables(priced, rewritten.bars))
+            self._engines.outer.bind(rewritten.outer.text, {n: s.empty_table() for n, s in schemas.items()})
         except EngineFailure as failure:
             raise refusal("DP502", f"the statement does not fit its results: {failure.detail}") from None
+        if len(self._fitting) >= MAX_FITTING:
+            self._fitting.clear()
+        self._fitting.add(asked)
 
     def _receipt(self, compiled: Compiled, epsilon: Fraction, delta: Fraction) -> Receipt:
         balance = self._ledger.balance()

@@ -26,6 +26,7 @@ from dpsql.compile import steps
 from dpsql.compile.errorbars import ErrorBars, add_error_bars
 from dpsql.compile.gate import SealedSql, seal
 from dpsql.compile.plan import PrivatePlan, ReleasePlan, scans
+from dpsql.compile.projection import Projection, projection
 from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import SlotKind
@@ -36,12 +37,13 @@ from dpsql.compile.trees import column, derived
 class Rewritten:
     """inner: one per release, in order. Their columns: k1, k2, ..., then what `steps.totals` says, all exact integers;
     `units` where keys are selected. outer: over public tables and released_k. bars: its last columns, see `errorbars`;
-    replay: the SQL that they need, where they do."""
+    replay: the SQL that they need, where they do. projection: what `outer` says, where it needs no engine."""
 
     inner: tuple[SealedSql, ...]
     outer: SealedSql
     bars: ErrorBars
     replay: SealedSql | None
+    projection: Projection | None
 
 
 def rewrite(plan: PrivatePlan) -> Rewritten:
@@ -51,7 +53,7 @@ def rewrite(plan: PrivatePlan) -> Rewritten:
     released = frozenset(r.release.name for r in plan.releases)
     bars = add_error_bars(plan.query.outer, released)
     replay = seal(bars.replay, released) if bars.replay is not None else None
-    return Rewritten(inner, seal(bars.outer, released | public), bars, replay)
+    return Rewritten(inner, seal(bars.outer, released | public), bars, replay, projection(bars.outer, released))
 
 
 def seal_release(plan: ReleasePlan, salt: int = 0) -> SealedSql:

@@ -103,7 +103,7 @@ class DuckDBEngine:
             for name, table in tables.items():
                 self._connection.register(name, table)
                 registered.append(name)
-            bound = self._connection.sql(sql)  # names and types are looked up here; nothing runs yet
+            bound = self._connection.sql(statements[0])  # names and types are looked up here; nothing runs yet
             return bound.to_arrow_table() if execute else None
         finally:
             for name in registered:

@@ -7,13 +7,17 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
+from sqlglot import exp, parse_one
 
+from dpsql.compile.projection import projection
+from dpsql.releases import projected
 from dpsql.vault.engine import EngineFailure
 from dpsql.vault.open import Engines, open_engines
 from dpsql.vault.snapshot import Snapshot, prepare
@@ -68,6 +72,75 @@ def test_released_tables_are_there_for_one_statement(engines: Engines) -> None:
         engines.outer.run("SELECT nothing FROM released_1", {"released_1": released})
     with pytest.raises(EngineFailure):
         engines.outer.run("SELECT * FROM released_1")
+
+
+KEPT = {
+    pa.bool_(): [True, None, False],
+    **{key: [-1, None, 100] for key in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
+    **{key: [0, None, 100] for key in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
+    pa.float64(): [-0.0, None, float("inf")],
+    pa.string(): ["a\0b", None, "\u0131"],
+    pa.date32(): [date(1, 1, 1), None, date(9999, 12, 31)],
+    pa.timestamp("us"): [datetime(1, 1, 1), None, datetime(2024, 2, 29, 23, 59, 59, 999999)],
+    pa.decimal128(38, 2): [Decimal("1.25"), None, Decimal(-(10**30))],
+    pa.decimal128(5, 2): [Decimal("1.25"), None, Decimal("-999.99")],
+}
+NAMES = ("n", "N", "n", "with blank", 'q"uote')
+
+
+@pytest.mark.parametrize("type_", KEPT, ids=str)
+def test_a_projection_is_what_the_engine_answers(engines: Engines, type_: pa.DataType) -> None:
+    released = pa.table({"k1": pa.array(KEPT[type_] * 3000, type_), "a1": range(9000), "a1~": [0.5] * 9000})
+    items = [f'r."k1" AS {exp.to_identifier(name, quoted=True).sql("duckdb")}' for name in NAMES]
+    text = f'SELECT {", ".join(items)}, r."a1" AS "a", r."a1~" AS "~1" FROM r'
+    plain = projection(parse_one(text, dialect="duckdb"), frozenset({"r"}))
+    assert plain is not None
+    for rows in (released, released.slice(0, 0), pa.concat_tables([released, released])):
+        shown = projected(rows, plain.columns)
+        assert shown is not None
+        answered = engines.outer.run(text, {"r": rows})
+        assert shown.schema.equals(answered.schema, check_metadata=True)
+        assert shown.equals(answered)
+
+
+def test_other_types_are_left_to_the_engine() -> None:
+    columns = [("k1", "k")]
+    for type_ in (pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.float32(), pa.time64("us")):
+        assert projected(pa.table({"k1": pa.array([], type_)}), columns) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'SELECT r."k1" AS "k" FROM r WHERE TRUE',
+        'SELECT r."k1" AS "k" FROM r ORDER BY 1',
+        'SELECT r."k1" AS "k" FROM r LIMIT 1',
+        'SELECT DISTINCT r."k1" AS "k" FROM r',
+        'SELECT r."k1" AS "k" FROM r GROUP BY 1',
+        'SELECT r."k1" AS "k" FROM r, r AS s',
+        'SELECT r."k1" AS "k" FROM r JOIN s ON TRUE',
+        'SELECT r."k1" AS "k" FROM pub.r',
+        'SELECT r."k1" AS "k" FROM s',
+        'SELECT r."k1" AS "k" FROM s AS r',
+        'SELECT r."k1" AS "k" FROM (SELECT 1 AS k1) AS r',
+        'SELECT r."k1" AS "k" FROM r AS r(k)',
+        'SELECT r."k1" AS "k" FROM r TABLESAMPLE (1)',
+        'WITH r AS (SELECT 1 AS k1) SELECT r."k1" AS "k" FROM r',
+        'SELECT r."k1" + 1 AS "k" FROM r',
+        'SELECT (r."k1") AS "k" FROM r',
+        'SELECT r."k1" FROM r',
+        'SELECT r.k1 AS "k" FROM r',
+        'SELECT "k1" AS "k" FROM r',
+        'SELECT s."k1" AS "k" FROM r',
+        "SELECT * FROM r",
+        "SELECT r.* FROM r",
+        'SELECT 1 AS "k"',
+        'SELECT r."k1" AS "k" FROM r UNION ALL SELECT r."k1" AS "k" FROM r',
+        'SELECT r."k1" AS "k" FROM r QUALIFY TRUE',
+    ],
+)
+def test_what_is_more_than_a_projection_is_left_to_the_engine(text: str) -> None:
+    assert projection(parse_one(text, dialect="duckdb"), frozenset({"r"})) is None
 
 
 def test_binding_finds_mistakes_and_runs_nothing(engines: Engines) -> None:
