@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpsql.compile.slots import HALF_WIDTH
-from dpsql.compile.trees import column
+from dpsql.compile.trees import aliased, column, copied, nodes, select
 
 _WITHOUT_JUMPS = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Column, exp.Literal, exp.Identifier),
@@ -40,7 +40,7 @@ def add_error_bars(outer: exp.Expr, released: frozenset[str]) -> ErrorBars:
     source = _source(outer, released)
     if source is None or not isinstance(outer, exp.Select):
         return ErrorBars(outer, ())
-    shown = outer.copy()
+    shown = copied(outer)
     positions: list[int] = []
     expressions: list[exp.Expr] = []
     replayed: list[str] = []
@@ -51,13 +51,13 @@ def add_error_bars(outer: exp.Expr, released: frozenset[str]) -> ErrorBars:
         elif _is_smooth(value):
             hidden = f"x{position}{HALF_WIDTH}"
             replayed.append(hidden)
-            number = exp.Cast(this=value.copy(), to=exp.DataType(this=exp.DType.DOUBLE, nested=False))
-            expressions.append(exp.alias_(number, hidden, quoted=True))
+            number = exp.Cast(this=copied(value), to=exp.DataType(this=exp.DType.DOUBLE, nested=False))
+            expressions.append(aliased(number, hidden))
         else:
             continue
         positions.append(position)
-        shown.append("expressions", exp.alias_(column(source, hidden), f"{HALF_WIDTH}{position}", quoted=True))
-    replay = exp.select(*expressions).from_(exp.to_table(source)) if expressions else None
+        shown.append("expressions", aliased(column(source, hidden), f"{HALF_WIDTH}{position}"))
+    replay = select(expressions, exp.Table(this=exp.to_identifier(source))) if expressions else None
     return ErrorBars(shown, tuple(positions), replay, source, tuple(replayed))
 
 
@@ -76,5 +76,5 @@ def _is_aggregate(value: exp.Expr) -> bool:
 
 def _is_smooth(value: exp.Expr) -> bool:
     """An expression of aggregates without jumps."""
-    nodes = list(value.walk())
-    return any(_is_aggregate(n) for n in nodes) and all(type(n) in _WITHOUT_JUMPS for n in nodes)
+    found = nodes(value)
+    return any(_is_aggregate(n) for n in found) and all(type(n) in _WITHOUT_JUMPS for n in found)

@@ -24,7 +24,7 @@ from dpsql.compile.literals import literal, null
 from dpsql.compile.ranges import finite
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import column, derived, rebuild, wrapped
+from dpsql.compile.trees import add_join, aliased, column, derived, rebuild, select, wrapped
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.policy.model import Policy, Table
 
@@ -61,14 +61,16 @@ class _Builder:
         columns = {k.key.name: self._key_column(i, k) for i, k in enumerate(self.keys, 1)}
         private = tuple(name for name, column_ in columns.items() if column_ is None)
         where = [t for p in self.predicates if (t := self._over_keys(p)) is not None]
-        items = [exp.alias_(c, name, quoted=True) for name, c in columns.items() if c is not None]
+        items = [aliased(c, name) for name, c in columns.items() if c is not None]
         if not items:
             return None, private
-        tree = exp.select(*items).distinct()
-        for i, relation in enumerate(self.relations):
-            tree = tree.from_(relation) if i == 0 else tree.join(relation, join_type="CROSS")
+        first, *more = self.relations
+        tree = select(items, first)
+        tree.set("distinct", exp.Distinct())
+        for relation in more:
+            add_join(tree, "CROSS", relation)
         if where:
-            tree = tree.where(*(wrapped(w) for w in where))
+            tree.set("where", exp.Where(this=exp.and_(*(wrapped(w) for w in where), copy=False)))
         known = self.count if not self.used and not where else None
         return PublicKeys(tree, self.inferred, known), private
 

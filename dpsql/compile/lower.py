@@ -33,7 +33,7 @@ from dpsql.compile.measures import Measures
 from dpsql.compile.parse import span_of
 from dpsql.compile.public import check_public
 from dpsql.compile.scalars import lower_scalar, narrow
-from dpsql.compile.trees import called, column, conjuncts, is_star, rebuild, shown, without_parens
+from dpsql.compile.trees import aliased, called, column, conjuncts, is_star, rebuild, select, shown, without_parens
 from dpsql.compile.types import column_facts
 from dpsql.errors import Error, refusal
 from dpsql.policy.facts import PublicFacts
@@ -129,8 +129,8 @@ class _Lowerer:
 
     def _outer(self, block: PrivateBlock, post: _PostProcessing, ctes: Sequence[exp.Expr]) -> exp.Select:
         node = block.node
-        outer = exp.select(*(exp.alias_(post.item(i), i.name, quoted=True) for i in block.items))
-        outer = outer.from_(exp.to_table(post.released))
+        released = exp.Table(this=exp.to_identifier(post.released))
+        outer = select((aliased(post.item(i), i.name) for i in block.items), released)
         if ctes:
             outer.set("with_", exp.With(expressions=list(ctes)))
         if block.having is not None:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from dpsql.compile.ir import Filter, Join, JoinKind, Project, Relation, Scan
 from dpsql.compile.plan import scans
 from dpsql.compile.resolve import PUBLIC_CATALOG
-from dpsql.compile.trees import column, derived, wrapped
+from dpsql.compile.trees import add_join, aliased, column, copied, derived, wrapped
 
 PRIVATE_CATALOG = "priv"
 UNIT, RANK = "$unit", "$rank"
@@ -20,43 +20,43 @@ UNITS, IDENTITY = "$units", "id"
 
 def select_from(relation: Relation, items: list[exp.Expr], ranked: str | None = None) -> exp.Select:
     """SELECT items FROM relation. ranked: the scan whose ranks derived tables hand on."""
-    select = exp.select(*items)
+    tree = exp.Select(expressions=items)
     predicates: list[exp.Expr] = []
-    select = _from(select, relation, predicates, ranked)
-    return select.where(*(wrapped(p) for p in predicates)) if predicates else select
+    _from(tree, relation, predicates, ranked)
+    if predicates:
+        tree.set("where", exp.Where(this=exp.and_(*(wrapped(p) for p in predicates), copy=False)))
+    return tree
 
 
-def _from(select: exp.Select, relation: Relation, predicates: list[exp.Expr], ranked: str | None) -> exp.Select:
+def _from(tree: exp.Select, relation: Relation, predicates: list[exp.Expr], ranked: str | None) -> None:
     """Add a relation to FROM and what it filters to `predicates`."""
     match relation:
         case Scan() | Project():
-            return select.from_(_item(relation, predicates, ranked))
+            tree.set("from_", exp.From(this=_item(relation, predicates, ranked)))
         case Filter(input=source, predicate=predicate):
-            select = _from(select, source, predicates, ranked)
-            predicates.append(predicate.tree.copy())
-            return select
+            _from(tree, source, predicates, ranked)
+            predicates.append(copied(predicate.tree))
         case Join(kind=kind, left=left, right=right, on=on):
-            select = _from(select, left, predicates, ranked)
-            condition = on.tree.copy()
+            _from(tree, left, predicates, ranked)
+            condition = copied(on.tree)
             if is_private(left) and is_private(right):
                 # Ownership never rests on what the analyst wrote: a joined row has one owner because of this line.
                 owners = exp.EQ(this=unit(left), expression=unit(right))
-                condition = owners if condition == exp.true() else exp.and_(wrapped(condition), owners)
+                condition = owners if condition == exp.true() else exp.And(this=wrapped(condition), expression=owners)
             assert isinstance(right, Scan | Project)
-            return select.join(
-                _item(right, predicates, ranked), on=condition, join_type="LEFT" if kind is JoinKind.LEFT else "INNER"
-            )
+            word = "LEFT" if kind is JoinKind.LEFT else "INNER"
+            add_join(tree, word, _item(right, predicates, ranked), condition)
         case _:
             assert_never(relation)
 
 
 def _item(relation: Scan | Project, predicates: list[exp.Expr], ranked: str | None) -> exp.Expr:
     if isinstance(relation, Project):
-        items = [exp.alias_(s.tree.copy(), name, quoted=True) for name, s in relation.items]
-        items.append(exp.alias_(unit(relation.input), UNIT, quoted=True))
+        items = [aliased(copied(s.tree), name) for name, s in relation.items]
+        items.append(aliased(unit(relation.input), UNIT))
         if any(s.alias == ranked for s in scans(relation)):
             assert ranked is not None
-            items.append(exp.alias_(rank(relation.input, ranked), RANK, quoted=True))
+            items.append(aliased(rank(relation.input, ranked), RANK))
         return derived(select_from(relation.input, items, ranked), relation.alias)
     if relation.limit is not None:
         limit = exp.Literal.number(relation.limit)

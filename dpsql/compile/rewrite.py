@@ -30,7 +30,7 @@ from dpsql.compile.projection import Projection, projection
 from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import SlotKind
-from dpsql.compile.trees import column, derived
+from dpsql.compile.trees import add_join, aliased, column, derived, select
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,34 +128,30 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
     chain.add("totals", totals)
     figures = [t.alias_or_name for t in totals.selects if t.alias_or_name not in names]
     zeroed = [exp.Coalesce(this=column("totals", f), expressions=[exp.Literal.number(0)]) for f in figures]
-    filled = (
-        exp.select(
-            *(column("keys", n) for n in names),
-            *(exp.alias_(z, f, quoted=True) for z, f in zip(zeroed, figures, strict=True)),
-        )
-        .from_(steps.named("keys"))
-        .join(steps.named("totals"), on=_same("totals", names), join_type="LEFT")
-    )
+    items = [*(column("keys", n) for n in names), *(aliased(z, f) for z, f in zip(zeroed, figures, strict=True))]
+    filled = add_join(select(items, steps.named("keys")), "LEFT", steps.named("totals"), _same("totals", names))
     return chain.end(_ordered(filled, "keys", names))
 
 
-def _only_listed(select: exp.Select, source: str, listed: Sequence[str]) -> exp.Select:
+def _only_listed(tree: exp.Select, source: str, listed: Sequence[str]) -> exp.Select:
     """Keep only rows whose listed keys are public ones: before the choice of keys, so that none is wasted."""
-    return select.join(steps.named("keys"), on=_same(source, listed), join_type="INNER") if listed else select
+    return add_join(tree, "INNER", steps.named("keys"), _same(source, listed)) if listed else tree
 
 
 def _same(source: str, names: Sequence[str]) -> exp.Expr:
-    return exp.and_(*(exp.NullSafeEQ(this=column("keys", n), expression=column(source, n)) for n in names))
+    return exp.and_(*(exp.NullSafeEQ(this=column("keys", n), expression=column(source, n)) for n in names), copy=False)
 
 
-def _ordered(select: exp.Select, source: str, names: Sequence[str]) -> exp.Select:
+def _ordered(tree: exp.Select, source: str, names: Sequence[str]) -> exp.Select:
     """By key: the engine's own order is a fact about rows."""
-    return select.order_by(*(exp.Ordered(this=column(source, n), desc=False, nulls_first=False) for n in names))
+    by = [exp.Ordered(this=column(source, n), desc=False, nulls_first=False) for n in names]
+    tree.set("order", exp.Order(expressions=by))
+    return tree
 
 
 def count_keys_sql(tree: exp.Select, limit: int | None) -> SealedSql:
     """How many public keys there are (at most limit + 1 are looked at)."""
     keys = tree.copy().limit(limit + 1) if limit is not None else tree.copy()
-    count = exp.alias_(exp.Count(this=exp.Star(), big_int=True), "n", quoted=True)
+    count = aliased(exp.Count(this=exp.Star(), big_int=True), "n")
     tables = frozenset(f"{t.db}.{t.name}" for t in tree.find_all(exp.Table))
-    return seal(exp.select(count).from_(derived(keys, "keys")), tables)
+    return seal(select([count], derived(keys, "keys")), tables)

@@ -19,7 +19,7 @@ from dpsql.compile.literals import cast, literal
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, UNIT, UNITS, rank, unit
 from dpsql.compile.slots import SUBGRID, Slot, SlotKind
-from dpsql.compile.trees import column, derived, wrapped
+from dpsql.compile.trees import add_join, aliased, column, derived, select, wrapped
 from dpsql.policy.facts import Kind
 
 _VALUES = (SlotKind.SUM, SlotKind.MEAN)
@@ -32,16 +32,16 @@ class Chain:
         self._steps: list[exp.CTE] = []
         self.last = ""
 
-    def add(self, name: str, select: exp.Query) -> None:
+    def add(self, name: str, tree: exp.Query) -> None:
         """One more step."""
-        alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
-        self._steps.append(exp.CTE(this=select, alias=alias))
+        named_as = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+        self._steps.append(exp.CTE(this=tree, alias=named_as))
         self.last = name
 
-    def end(self, select: exp.Select) -> exp.Select:
+    def end(self, tree: exp.Select) -> exp.Select:
         """The statement: all steps, and this over them."""
-        select.set("with_", exp.With(expressions=self._steps))
-        return select
+        tree.set("with_", exp.With(expressions=self._steps))
+        return tree
 
 
 def named(step: str) -> exp.Table:
@@ -53,23 +53,23 @@ def row_items(plan: ReleasePlan) -> list[exp.Expr]:
     """What a row gives: unit and rank where a later step needs them, keys, predicates, values on their grid."""
     relation = plan.release.input
     keys = plan.release.keys
-    items = [_as(_one_per_group(k.scalar) if plan.keys is None else k.scalar.tree.copy(), k.name) for k in keys]
+    items = [aliased(_one_per_group(k.scalar) if plan.keys is None else k.scalar.tree.copy(), k.name) for k in keys]
     for i, slot in enumerate(plan.slots, 1):
         if slot.kind in _VALUES:
             assert slot.argument is not None
             assert slot.grid is not None
             value = to_grid(slot.argument, slot.grid)
-            items.append(_as(to_integer(value, slot.grid) if plan.limits.per_unit else value, f"v{i}"))
+            items.append(aliased(to_integer(value, slot.grid) if plan.limits.per_unit else value, f"v{i}"))
         elif slot.kind is SlotKind.DISTINCT:
             assert slot.argument is not None
-            items.append(_as(_one_per_group(slot.argument), f"v{i}"))
+            items.append(aliased(_one_per_group(slot.argument), f"v{i}"))
         elif slot.argument is not None:
-            items.append(_as(slot.argument.tree.copy(), f"p{i}"))
+            items.append(aliased(slot.argument.tree.copy(), f"p{i}"))
     if _needs_unit(plan):
-        items.append(_as(unit(relation), "u"))
+        items.append(aliased(unit(relation), "u"))
     if plan.limits.late:
-        items.append(_as(rank(relation, plan.release.driving), "rank"))
-    return items or [_as(exp.true(), "row")]  # COUNT(*) alone needs no column
+        items.append(aliased(rank(relation, plan.release.driving), "rank"))
+    return items or [aliased(exp.true(), "row")]  # COUNT(*) alone needs no column
 
 
 def _one_per_group(value: Scalar) -> exp.Expr:
@@ -93,14 +93,14 @@ def late(rows: int, names: Sequence[str]) -> exp.Query:
     once, so a unit's ranks are distinct. A row whose stored rank is at most R is always among the first R of its unit;
     only units with a row beyond need to be counted through."""
     limit = exp.Literal.number(rows)
-    early = exp.select(*(column("rows", n) for n in names)).from_(named("rows"))
+    early = select((column("rows", n) for n in names), named("rows"))
     early = early.where(exp.LTE(this=column("rows", "rank"), expression=limit.copy()))
-    beyond = exp.select(column("rows", "u")).from_(named("rows"))
+    beyond = select([column("rows", "u")], named("rows"))
     beyond = beyond.where(exp.GT(this=column("rows", "rank"), expression=limit.copy()))
     position = _place("rows", ["u"], [column("rows", "rank")])
-    through = exp.select(*(column("rows", n) for n in names), _as(position, "position")).from_(named("rows"))
+    through = select([*(column("rows", n) for n in names), aliased(position, "position")], named("rows"))
     through = through.where(exp.In(this=column("rows", "u"), query=exp.Subquery(this=beyond)))
-    more = exp.select(*(column("through", n) for n in names)).from_(derived(through, "through"))
+    more = select((column("through", n) for n in names), derived(through, "through"))
     more = more.where(
         exp.And(
             this=exp.GT(this=column("through", "rank"), expression=limit.copy()),
@@ -132,7 +132,7 @@ def totals_of_rows(plan: ReleasePlan, source: str) -> exp.Select:
     names = [k.name for k in plan.release.keys]
     figures = [f for i, slot in enumerate(plan.slots, 1) for f in _figures(i, slot, source, per_unit=False)]
     if plan.selection is not None:
-        figures.append(_as(_count_distinct(source, "u"), "units"))
+        figures.append(aliased(_count_distinct(source, "u"), "units"))
     return _grouped(source, names, figures)
 
 
@@ -140,33 +140,35 @@ def totals_of_cells(plan: ReleasePlan, source: str) -> exp.Select:
     """Per key, from what each unit may add."""
     names = [k.name for k in plan.release.keys]
     vectors = [name for i, slot in enumerate(plan.slots, 1) for name in _vector(i, slot)]
-    figures = [_as(_or_zero(exp.Sum(this=column(source, name))), name) for name in vectors]
+    figures = [aliased(_or_zero(exp.Sum(this=column(source, name))), name) for name in vectors]
     if plan.selection is not None:
-        figures.append(_as(_count(), "units"))
+        figures.append(aliased(_count(), "units"))
     return _grouped(source, names, figures)
 
 
 def distinct(i: int, names: Sequence[str], source: str) -> exp.Select:
     """Per key, how many different values its units brought."""
-    return _grouped(source, names, [_as(_count_distinct(source, f"v{i}"), f"n{i}")])
+    return _grouped(source, names, [aliased(_count_distinct(source, f"v{i}"), f"n{i}")])
 
 
 def with_distinct(source: str, sums: exp.Select, names: Sequence[str], found: Mapping[str, str]) -> exp.Select:
     """The totals in step `source`, and beside them what counts distinct values: found maps columns to their steps."""
     kept = [column(source, item.alias_or_name) for item in sums.selects]
-    counts = [_as(_or_zero(column(step, name)), name) for name, step in found.items()]
-    select = exp.select(*kept, *counts).from_(named(source))
+    counts = [aliased(_or_zero(column(step, name)), name) for name, step in found.items()]
+    tree = select([*kept, *counts], named(source))
     for step in found.values():
         same = exp.and_(*(exp.NullSafeEQ(this=column(step, n), expression=column(source, n)) for n in names))
-        select = select.join(named(step), on=same, join_type="LEFT")
-    return select
+        add_join(tree, "LEFT", named(step), same)
+    return tree
 
 
 def _grouped(source: str, names: Sequence[str], figures: Sequence[exp.Expr]) -> exp.Select:
     """Names and figures of a step, grouped by the names; of all its rows where there are none."""
     columns = [column(source, n) for n in names]
-    select = exp.select(*(c.copy() for c in columns), *figures).from_(named(source))
-    return select.group_by(*columns) if columns else select
+    grouped = select([*(c.copy() for c in columns), *figures], named(source))
+    if columns:
+        grouped.set("group", exp.Group(expressions=columns))
+    return grouped
 
 
 def limited(plan: ReleasePlan, source: str) -> exp.Select:
@@ -179,13 +181,13 @@ def limited(plan: ReleasePlan, source: str) -> exp.Select:
         if slot.kind is SlotKind.DISTINCT:
             continue
         if slot.kind is SlotKind.UNITS:
-            figures.append(_as(column(source, f"n{i}"), f"n{i}"))
+            figures.append(aliased(column(source, f"n{i}"), f"n{i}"))
         elif ball is not None:
             figures += _scaled(i, slot, ball, source)
         else:
             assert most is not None
             figures += _cut(i, slot, most, source)
-    return exp.select(*kept, *figures).from_(named(source))
+    return select([*kept, *figures], named(source))
 
 
 def chosen(groups: int, names: Sequence[str], salt: int, source: str) -> exp.Select:
@@ -194,8 +196,8 @@ def chosen(groups: int, names: Sequence[str], salt: int, source: str) -> exp.Sel
     The unit's identity is in the hash, so units choose independently, and as they would without each other (its number
     in the tables would change with them); hashed twice, since one `hash` is biased, or alike for all salts.
     """
-    select = exp.select(exp.Column(this=exp.Star(), table=exp.to_identifier(source, quoted=True))).from_(named(source))
-    return _of_least_hash(select, groups, source, ["u"], names, salt)
+    every = exp.Column(this=exp.Star(), table=exp.to_identifier(source, quoted=True))
+    return _of_least_hash(select([every], named(source)), groups, source, ["u"], names, salt)
 
 
 def values(i: int, most: int, names: Sequence[str], salt: int, source: str, left: str) -> exp.Select:
@@ -206,14 +208,14 @@ def values(i: int, most: int, names: Sequence[str], salt: int, source: str, left
     value, cell = f"v{i}", ["u", *names]
     present = exp.Not(this=exp.Is(this=column(source, value), expression=exp.null()))
     same = exp.and_(*(exp.NullSafeEQ(this=column(left, n), expression=column(source, n)) for n in cell))
-    held = exp.select(*(column(source, n) for n in (*cell, value))).from_(named(source)).distinct()
-    held = held.join(named(left), on=same, join_type="INNER").where(present)
-    select = exp.select(*(column("held", n) for n in (*cell, value))).from_(derived(held, "held"))
-    return _of_least_hash(select, most, "held", ["u", *names], [*names, value], salt)
+    held = select((column(source, n) for n in (*cell, value)), named(source)).distinct()
+    held = add_join(held, "INNER", named(left), same).where(present)
+    kept = select((column("held", n) for n in (*cell, value)), derived(held, "held"))
+    return _of_least_hash(kept, most, "held", ["u", *names], [*names, value], salt)
 
 
 def _of_least_hash(
-    select: exp.Select, most: int, source: str, per: Sequence[str], hashed: Sequence[str], salt: int
+    tree: exp.Select, most: int, source: str, per: Sequence[str], hashed: Sequence[str], salt: int
 ) -> exp.Select:
     """The `most` rows of least hash among those that agree in `per`."""
     columns = [column(source, n) for n in hashed]
@@ -224,27 +226,28 @@ def _of_least_hash(
         db=exp.to_identifier(PRIVATE_CATALOG),
         alias=exp.TableAlias(this=exp.to_identifier(UNITS, quoted=True)),
     )
-    return select.join(
-        units, on=exp.EQ(this=column(UNITS, UNIT), expression=column(source, "u")), join_type="INNER"
-    ).qualify(exp.LTE(this=_place(source, per, order), expression=exp.Literal.number(most)))
+    add_join(tree, "INNER", units, exp.EQ(this=column(UNITS, UNIT), expression=column(source, "u")))
+    place = _place(source, per, order)
+    tree.set("qualify", exp.Qualify(this=exp.LTE(this=place, expression=exp.Literal.number(most))))
+    return tree
 
 
 def _figures(i: int, slot: Slot, source: str, *, per_unit: bool) -> list[exp.Expr]:
     """Exact counts and sums of a slot over the rows of a group."""
     match slot.kind:
         case SlotKind.ROWS:
-            return [_as(_filtered(_count(), i, slot, source), f"n{i}")]
+            return [aliased(_filtered(_count(), i, slot, source), f"n{i}")]
         case SlotKind.UNITS if per_unit:
             some = exp.GT(this=_filtered(_count(), i, slot, source), expression=exp.Literal.number(0))
-            return [_as(_case([(some, exp.Literal.number(1))], exp.Literal.number(0)), f"n{i}")]
+            return [aliased(_case([(some, exp.Literal.number(1))], exp.Literal.number(0)), f"n{i}")]
         case SlotKind.UNITS:
-            return [_as(_filtered(_count_distinct(source, "u"), i, slot, source), f"n{i}")]
+            return [aliased(_filtered(_count_distinct(source, "u"), i, slot, source), f"n{i}")]
         case SlotKind.DISTINCT:
-            return [] if per_unit else [_as(_count_distinct(source, f"v{i}"), f"n{i}")]
+            return [] if per_unit else [aliased(_count_distinct(source, f"v{i}"), f"n{i}")]
         case SlotKind.SUM | SlotKind.MEAN:
             value = column(source, f"v{i}")
-            total = [_as(_or_zero(exp.Sum(this=value)), f"s{i}")]
-            count = [_as(exp.Count(this=value.copy(), big_int=True), f"n{i}")]
+            total = [aliased(_or_zero(exp.Sum(this=value)), f"s{i}")]
+            count = [aliased(exp.Count(this=value.copy(), big_int=True), f"n{i}")]
             return total + (count if slot.kind is SlotKind.MEAN else [])
         case _:
             assert_never(slot.kind)
@@ -270,16 +273,16 @@ def _cut(i: int, slot: Slot, most: int, source: str) -> list[exp.Expr]:
     component clamped on its own would let 30 rows count where 10 may)."""
     n, s = column(source, f"n{i}"), column(source, f"s{i}")
     if slot.kind is SlotKind.ROWS:
-        return [_as(_least(n, most), f"n{i}")]
+        return [aliased(_least(n, most), f"n{i}")]
     assert slot.grid is not None
     if slot.kind is SlotKind.SUM:
         low, high = most * min(slot.grid.lo, 0), most * max(slot.grid.hi, 0)
         below, above = exp.LT(this=s, expression=_whole(low)), exp.GT(this=s.copy(), expression=_whole(high))
-        return [_as(_case([(below, _whole(low)), (above, _whole(high))], s.copy()), f"s{i}")]
+        return [aliased(_case([(below, _whole(low)), (above, _whole(high))], s.copy()), f"s{i}")]
     left, right = _bernstein(slot, n, s)
     over = exp.GT(this=n.copy(), expression=exp.Literal.number(most))
     return [
-        _as(_case([(over.copy(), _part(component, _whole(most), n))], _times(component, SUBGRID)), name)
+        aliased(_case([(over.copy(), _part(component, _whole(most), n))], _times(component, SUBGRID)), name)
         for component, name in ((left, f"l{i}"), (right, f"s{i}"))
     ]
 
@@ -301,7 +304,8 @@ def _scaled(i: int, slot: Slot, ball: int, source: str) -> list[exp.Expr]:
     total = exp.Window(this=exp.Sum(this=norm), partition_by=[column(source, "u")], over="OVER")
     over = exp.GT(this=total, expression=_whole(radius))
     return [
-        _as(_case([(over.copy(), _part(c, _whole(radius), total))], _times(c, SUBGRID)), name) for c, name in components
+        aliased(_case([(over.copy(), _part(c, _whole(radius), total))], _times(c, SUBGRID)), name)
+        for c, name in components
     ]
 
 
@@ -355,7 +359,3 @@ def _filtered(call: exp.Expr, i: int, slot: Slot, source: str) -> exp.Expr:
 
 def _or_zero(x: exp.Expr) -> exp.Expr:
     return exp.Coalesce(this=x, expressions=[exp.Literal.number(0)])
-
-
-def _as(tree: exp.Expr, name: str) -> exp.Expr:
-    return exp.alias_(tree, name, quoted=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -80,7 +80,7 @@ def rebuild(node: exp.Expr, child: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
 
 def without_parens(node: exp.Expr) -> exp.Expr:
     """A copy without parentheses: for comparing what is meant, never for generating."""
-    return cast(exp.Expr, node.copy().transform(lambda n: n.this if isinstance(n, exp.Paren) else n))
+    return rebuild(unwrapped(node), without_parens)
 
 
 def unwrapped(node: exp.Expr) -> exp.Expr:
@@ -133,7 +133,7 @@ def shown(node: exp.Expr) -> str:
             return exp.Column(this=exp.to_identifier(name, quoted=not (name.isidentifier() and name == name.lower())))
         return part
 
-    return node.copy().transform(plain).sql(dialect="duckdb", comments=False)
+    return copied(node).transform(plain, copy=False).sql(dialect="duckdb", comments=False, copy=False)
 
 
 def is_star(node: exp.Expr) -> bool:
@@ -147,6 +147,24 @@ def default_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Star | None):
         return "count_star()"
     return node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
+
+
+def select(items: Iterable[exp.Expr], source: exp.Expr) -> exp.Select:
+    """`SELECT items FROM source`, made of these very nodes. (sqlglot's builders copy a tree at each step, and read the
+    kind of a join by parsing one.)"""
+    return exp.Select(expressions=list(items), from_=exp.From(this=source))
+
+
+def add_join(tree: exp.Select, kind: str, item: exp.Expr, on: exp.Expr | None = None) -> exp.Select:
+    """The SELECT itself, with `kind JOIN item ON on` as its last join."""
+    words = {"side": kind} if kind == "LEFT" else {"kind": kind}
+    tree.append("joins", exp.Join(this=item, on=on, **words))
+    return tree
+
+
+def aliased(tree: exp.Expr, name: str) -> exp.Expr:
+    """`tree AS "name"`, made of this very node."""
+    return exp.alias_(tree, name, quoted=True, copy=False)
 
 
 def from_items(node: exp.Select) -> list[exp.Expr]:
