@@ -68,6 +68,16 @@ class Compiled:
         return [s.text for s in self.rewritten.inner]
 
 
+@dataclass(frozen=True, slots=True)
+class _Paid:
+    """Released tables by name, what was charged for them now, and what the account has left."""
+
+    released: dict[str, Noisy]
+    epsilon: Fraction
+    delta: Fraction
+    balance: Balance
+
+
 class Session:
     """One analyst's use of one snapshot under one policy and one account. One statement at a time."""
 
@@ -117,9 +127,9 @@ class Session:
         return Compiled(priced, rewritten)
 
     def _answer(self, compiled: Compiled) -> Answer:
-        released, epsilon, delta = self._releases(compiled)
+        paid = self._releases(compiled)
         try:
-            released = self._with_error_bars(compiled, released)
+            released = self._with_error_bars(compiled, paid.released)
             result = self._finish(compiled.rewritten, released)
         except EngineFailure as failure:
             if failure.interrupted:
@@ -127,7 +137,7 @@ class Session:
                 raise refusal("DP501", reason, repair="asked again, what is stored is free") from None
             reason = f"the released results cannot answer this: {failure.detail}"
             raise refusal("DP502", reason, repair="the releases are stored: mend the rest, and they are free") from None
-        return finished(result, compiled.rewritten.bars.positions, self._receipt(compiled, epsilon, delta))
+        return finished(result, compiled.rewritten.bars.positions, self._receipt(compiled, paid))
 
     def _finish(self, rewritten: Rewritten, released: dict[str, pa.Table]) -> pa.Table:
         """What the outer SQL makes of the released tables."""
@@ -152,8 +162,8 @@ class Session:
             table = table.append_column(name, pa.array(found, pa.float64()))
         return {**released, bars.released: table}
 
-    def _releases(self, compiled: Compiled) -> tuple[dict[str, Noisy], Fraction, Fraction]:
-        """Stored releases where they were paid for, new ones for a charge: by name, and what was charged."""
+    def _releases(self, compiled: Compiled) -> _Paid:
+        """Stored releases where they were paid for, new ones for a charge."""
         snapshot = self.snapshot.facts.snapshot
         wanted: dict[str, str] = {}
         found: dict[str, Noisy] = {}
@@ -192,9 +202,11 @@ class Session:
                 failed = "was interrupted" if failure.interrupted else "could not be finished"
             if failed:  # out here, where not even __context__ leads to the engine's words
                 raise refusal("DP501", f"the statement {failed}; its charge stays")
-            self._ledger.finish(identity, {f: releases.dumps(noisy) for f, noisy in new.items()})
+            balance = self._ledger.finish(identity, {f: releases.dumps(noisy) for f, noisy in new.items()})
             found |= new
-        return {name: found[fingerprint] for name, fingerprint in wanted.items()}, epsilon, delta
+        else:
+            balance = self._ledger.balance()
+        return _Paid({name: found[fingerprint] for name, fingerprint in wanted.items()}, epsilon, delta, balance)
 
     def _release(self, planned: ReleasePlan, sealed: SealedSql) -> Noisy:
         """Run one release; a random choice of keys gets its salt only now, after the charge."""
@@ -235,13 +247,12 @@ class Session:
             self._fitting.clear()
         self._fitting.add(asked)
 
-    def _receipt(self, compiled: Compiled, epsilon: Fraction, delta: Fraction) -> Receipt:
-        balance = self._ledger.balance()
+    def _receipt(self, compiled: Compiled, paid: _Paid) -> Receipt:
         return Receipt(
-            epsilon=epsilon,
-            delta=delta,
-            remaining_epsilon=balance.remaining_epsilon,
-            remaining_delta=balance.remaining_delta,
+            epsilon=paid.epsilon,
+            delta=paid.delta,
+            remaining_epsilon=paid.balance.remaining_epsilon,
+            remaining_delta=paid.balance.remaining_delta,
             columns=releases.receipt_columns(compiled.plan),
             releases=tuple(r.release.name for r in compiled.plan.releases),
             policy=self.policy.digest,

@@ -78,25 +78,28 @@ class SealedSql:
     functions: frozenset[str]
 
 
-def seal(tree: exp.Expr, tables: frozenset[str], functions: frozenset[str] | None = None) -> SealedSql:
+def seal(
+    tree: exp.Expr, tables: frozenset[str], functions: frozenset[str] | None = None, *, recurs: bool = False
+) -> SealedSql:
     """The text of a SELECT over `tables`, proved equal to the tree.
 
-    tables: `catalog.table` or a bare name. functions: what may be called; None = what public SQL may call."""
+    tables: `catalog.table` or a bare name. functions: what may be called; None = what public SQL may call. recurs:
+    whether other statements are likely to have the same text; what is read in it is kept then (see `_seen`)."""
     if not isinstance(tree, exp.Query):
         raise _broken(f"a {type(tree).__name__} is no query")
     try:
-        return _seal(tree, tables, functions)
+        return _seal(tree, tables, functions, recurs)
     except Error as error:
         if error.code == "DP901":
             raise
         raise _broken(error.reason) from None
 
 
-def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | None) -> SealedSql:
+def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | None, recurs: bool) -> SealedSql:
     text = write(tree)
     if "\x00" in text:
         raise _broken("a text holds NUL")
-    seen = (_seen if len(text) <= _SHORT else _look)(text)
+    seen = (_seen if recurs and len(text) <= _SHORT else _look)(text)
     if not same(tree, seen.tree):
         raise _broken("a text does not say what its tree says")
     if not seen.tables <= tables:
@@ -132,9 +135,9 @@ def _look(text: str) -> _Seen:
 
 _SHORT = 2_000
 _seen = lru_cache(maxsize=64)(_look)
-"""The outer SQL of many statements is the same text, and so is a statement that is explained and then asked. `_look` is
-a function of the whole text, so what it saw once is what it would see again; a refusal is not kept. Long texts are not
-kept either: a tree takes a hundred times the memory of its text."""
+"""The outer SQL of many statements is the same text. `_look` is a function of the whole text, so what it saw once is
+what it would see again; a refusal is not kept. Nor are long texts (a tree takes a hundred times the memory of its
+text), nor those that do not recur: Python's collector would look at their trees again and again."""
 
 
 def _check_names(found: list[exp.Expr]) -> None:

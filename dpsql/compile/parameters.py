@@ -24,7 +24,7 @@ _MAX_INTEGER = 2**127 - 1
 _NO_VALUES = (exp.Table, exp.TableAlias, exp.Identifier)
 
 
-def number(tokens: list[Token]) -> tuple[list[Token], dict[str, Token]]:
+def number(tokens: Sequence[Token]) -> tuple[list[Token], dict[str, Token]]:
     """The tokens with each `?` as `$1`, `$2`, ... in the order of the text, and where each name stands first."""
     numbered: list[Token] = []
     slots: dict[str, Token] = {}

@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from dpsql.compile import essence
-from dpsql.compile.canonical import Pair, alike, check_shape, parenthesised, plain, read, reread, same, span_of, write
+from dpsql.compile.canonical import Pair, alike, check_shape, parenthesised, plain, read, same, span_of, write
 from dpsql.compile.parameters import Parameters, literals_for, number, put
 from dpsql.compile.scan import STRINGS, scan, span_of_token, tokenize
 from dpsql.errors import Error, refusal
@@ -57,7 +57,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
     first = check_shape(plain(put(read(numbered, text), literals, slots)))
     spelled = {name: tokenize(write(literal)) for name, literal in literals.items()}
     settled = _settle(first)
-    lost, invented = essence.compare(numbered, tokenize(settled.text), spelled)
+    lost, invented = essence.compare(numbered, settled.tokens, spelled)
     if lost or invented:
         raise _unfaithful(lost, invented, tokens, first)
     if settled.unlike is not None:
@@ -70,11 +70,12 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """A tree that reads back as itself, its text, and its nodes beside those of the first reading; or, `unlike` set,
-    the text that came nearest and the node of the first reading that comes back as something else."""
+    """A tree that reads back as itself, its text's tokens, and its nodes beside those of the first reading; or,
+    `unlike` set, the tokens of the text that came nearest and the node of the first reading that comes back as
+    something else."""
 
     tree: exp.Query
-    text: str
+    tokens: Sequence[Token]
     pairs: list[Pair]
     unlike: exp.Expr | None = None
 
@@ -86,21 +87,22 @@ def _settle(first: exp.Query) -> _Settled:
     for start in (first, parenthesised(first)):
         tree, text = start, write(start)
         for _ in range(MAX_ROUNDS):
-            again = _reread(text)
+            tokens = tokenize(text)
+            again = _reread(tokens, text)
             pairs = alike(again, first)
             if not isinstance(pairs, list):
                 unlike = pairs
                 break
             if same(tree, again):
-                return _Settled(again, text, pairs)
+                return _Settled(again, tokens, pairs)
             tree, text = again, write(again)
-    return _Settled(first, write(first), [], unlike)
+    return _Settled(first, tokenize(write(first)), [], unlike)
 
 
-def _reread(text: str) -> exp.Query:
+def _reread(tokens: list[Token], text: str) -> exp.Query:
     """The tree of what was written; its errors count in a text that the analyst never saw, and so stay unsaid."""
     try:
-        return check_shape(reread(text))
+        return check_shape(read(tokens, text))
     except Error as error:
         if error.code == "DP104":
             raise

@@ -52,8 +52,9 @@ def rewrite(plan: PrivatePlan) -> Rewritten:
     public = {f"{t.db}.{t.name}" for t in plan.query.outer.find_all(exp.Table) if t.db}
     released = frozenset(r.release.name for r in plan.releases)
     bars = add_error_bars(plan.query.outer, released)
-    replay = seal(bars.replay, released) if bars.replay is not None else None
-    return Rewritten(inner, seal(bars.outer, released | public), bars, replay, projection(bars.outer, released))
+    replay = seal(bars.replay, released, recurs=True) if bars.replay is not None else None
+    outer = seal(bars.outer, released | public, recurs=True)
+    return Rewritten(inner, outer, bars, replay, projection(bars.outer, released))
 
 
 def seal_release(plan: ReleasePlan, salt: int = 0) -> SealedSql:

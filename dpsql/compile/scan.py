@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar
 
@@ -68,7 +69,8 @@ NEVER = re.compile("[\x00\ud800-\udfff]")
 _DOLLAR_QUOTE = re.compile(r"\$(?:[^\W\d]\w*)?\$")
 
 
-def scan(text: str) -> list[Token]:
+@lru_cache(maxsize=4)  # a text is scanned to see which statement it is, and again to be parsed
+def scan(text: str) -> tuple[Token, ...]:
     """The tokens of one text, or a refusal: too large, too deep, unreadable, or with characters nobody can see."""
     repair = "join with a public table instead of listing values"
     size = len(text.strip())
@@ -80,7 +82,7 @@ def scan(text: str) -> list[Token]:
     _refuse_depth(tokens)
     _refuse_invisible(text, tokens)
     _refuse_joined_tokens(text, tokens)
-    return tokens
+    return tuple(tokens)
 
 
 def tokenize(text: str, name: str = "") -> list[Token]:

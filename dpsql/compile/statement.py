@@ -131,7 +131,7 @@ def split(script: str, name: str = "") -> list[Source]:
 
 def read(text: str) -> Statement:
     """The one statement that `text` holds."""
-    tokens = scan(text)
+    tokens = list(scan(text))
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
     while tokens and tokens[0].token_type is TokenType.SEMICOLON:

@@ -1,9 +1,10 @@
 """The ledger's file: one SQLite database that is made, opened, guarded and locked here.
 
-Role: hand out transactions on a file that is surely a ledger of ours. Promises: what a `write` transaction
-did is on the disk when the block is left (WAL, synchronous FULL); a file that is missing after it was opened,
-replaced, empty, damaged, of another program or of a newer dpsql is refused, never made afresh, because a fresh
-ledger is a fresh budget; whatever goes wrong is a `BudgetError` in our own words. It knows nothing of budgets.
+Role: hand out transactions on a file that is surely a ledger of ours. Promises: what a `write` transaction did is on
+the disk when the block is left (WAL, synchronous FULL), unless it says that it may be lost; a file that is missing
+after it was opened, replaced, empty, damaged, of another program or of a newer dpsql is refused, never made afresh,
+because a fresh ledger is a fresh budget; whatever goes wrong is a `BudgetError` in our own words. It knows nothing of
+budgets.
 
 The file belongs on a local disk: SQLite's WAL does not work between machines.
 """
@@ -110,14 +111,16 @@ class LedgerFile:
             _files.add(self)
 
     @contextmanager
-    def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:
-        """All of the block or nothing of it. With `write` no other process is between its reads and its writes."""
+    def transaction(self, *, write: bool, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """All of the block or nothing of it. With `write` no other process is between its reads and its writes; what
+        it wrote outlives a power cut, or with `durable` off, as soon as a later durable write does (SQLite appends to
+        one log). A kill of the process takes nothing in either case."""
         with _registry:
             pass  # a fork that waits goes first
         with self._lock:
             try:
                 try:
-                    connection = self._begin(write)
+                    connection = self._begin(write, durable)
                     yield connection
                     connection.execute("COMMIT")
                 except BaseException:  # a Ctrl-C too, wherever it strikes: nobody else may wait for our lock
@@ -144,7 +147,7 @@ class LedgerFile:
             raise self.refused("is damaged: it holds an amount that is none")
         return Fraction(text)
 
-    def _begin(self, write: bool) -> sqlite3.Connection:
+    def _begin(self, write: bool, durable: bool) -> sqlite3.Connection:
         """A connection that holds the lock it needs: past this point no other process can make it wait.
 
         The waiting is done here in short naps: SQLite's own grow to 0.1 s, and a writer that sleeps so long
@@ -154,6 +157,8 @@ class LedgerFile:
         while True:
             try:
                 connection = self._connect()
+                if write:  # said each time, so that no way out of a block can leave the weaker one behind
+                    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 connection.execute("SELECT id FROM account LIMIT 1").fetchone()  # BEGIN alone locks nothing
                 return connection

@@ -6,6 +6,7 @@ as continuous: the slot's scale is at least M grid steps, so the difference is b
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import exp, inf
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 CONFIDENCE = 0.95
 
 
+@lru_cache(maxsize=1024)
 def two_laplace_half_width(first: float, second: float, confidence: float = CONFIDENCE) -> float:
     """Least h with P[|X + Y| <= h] >= confidence, X and Y independent Laplace of these scales (>= 0).
 

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 
 from dpsql.privacy.sampling import Integers, discrete_laplace
 
@@ -47,28 +48,8 @@ class DiscreteLaplace:
         return discrete_laplace(n, self.scale)
 
     def half_width(self, confidence: Fraction = Fraction(19, 20)) -> int:
-        """The least integer h with P[|X| <= h] >= confidence, exactly.
-
-        P[|X| > h] = 2 q^(h+1) / (1+q). With a = (1 - confidence)/2 that is: q^(h+1) <= a (1+q), or h + 1 >= x for
-        x = -scale ln(a (1+q)) > 0. x is no integer j >= 1: else q^j - a q - a = 0, a polynomial with rational
-        coefficients, not all of them 0, while q = exp(-1/scale) is transcendental (Hermite, 1873). So the least h is
-        the floor of x, and enough digits always decide which integer that is.
-        """
-        if not 0 < confidence < 1:
-            raise ValueError("a confidence lies between 0 and 1")
-        a, digits = (1 - confidence) / 2, 40 + _length(self.scale)
-        while True:
-            with _arithmetic(digits):
-                scale = decimal_of(self.scale)
-                x = -scale * (decimal_of(a) * (1 + (-1 / scale).exp())).ln()
-                # Each operation errs by at most half a unit in the last place, 10^(1-digits) of its result. What comes
-                # before ln adds up to less than six of them, absolutely since ln' = 1/argument, and scale multiplies
-                # that; ln and what follows add less than three of |x|. Ten of both leave room.
-                doubt = (scale + x) * Decimal(10) ** (2 - digits)
-                low, high = math.floor(x - doubt), math.floor(x + doubt)
-            if low == high:
-                return low
-            digits *= 2
+        """The least integer h with P[|X| <= h] >= confidence, exactly."""
+        return _half_width(self.scale, confidence)
 
     def tail(self, h: int) -> float:
         """P[|X| > h], rounded to a float: to be shown. Where a decision hangs on it, ask `half_width`."""
@@ -77,6 +58,30 @@ class DiscreteLaplace:
         with _arithmetic(40 + _length(self.scale) + _length(Fraction(h))):
             gamma = 1 / decimal_of(self.scale)
             return float(2 * (-gamma * (h + 1)).exp() / (1 + (-gamma).exp()))
+
+
+@lru_cache(maxsize=256)  # one statement asks it of each scale several times, and the next has the same scales
+def _half_width(scale: Fraction, confidence: Fraction) -> int:
+    """P[|X| > h] = 2 q^(h+1) / (1+q). With a = (1 - confidence)/2 that is: q^(h+1) <= a (1+q), or h + 1 >= x for
+    x = -scale ln(a (1+q)) > 0. x is no integer j >= 1: else q^j - a q - a = 0, a polynomial with rational coefficients,
+    not all of them 0, while q = exp(-1/scale) is transcendental (Hermite, 1873). So the least h is the floor of x, and
+    enough digits always decide which integer that is.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError("a confidence lies between 0 and 1")
+    a, digits = (1 - confidence) / 2, 40 + _length(scale)
+    while True:
+        with _arithmetic(digits):
+            b = decimal_of(scale)
+            x = -b * (decimal_of(a) * (1 + (-1 / b).exp())).ln()
+            # Each operation errs by at most half a unit in the last place, 10^(1-digits) of its result. What comes
+            # before ln adds up to less than six of them, absolutely since ln' = 1/argument, and the scale multiplies
+            # that; ln and what follows add less than three of |x|. Ten of both leave room.
+            doubt = (b + x) * Decimal(10) ** (2 - digits)
+            low, high = math.floor(x - doubt), math.floor(x + doubt)
+        if low == high:
+            return low
+        digits *= 2
 
 
 def laplace_for(delta_1: int, epsilon: Fraction) -> DiscreteLaplace:

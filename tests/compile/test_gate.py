@@ -345,18 +345,18 @@ def test_any_change_of_a_tree_ends_in_a_faithful_text_or_a_refusal(payload: str,
 def test_a_text_that_was_read_back_before_is_no_leave_for_another_tree() -> None:
     table = frozenset({"pub.t"})
     good = reread('SELECT "x" FROM pub.t')
-    sealed = seal(good, table)
-    assert seal(good, table) == sealed
+    sealed = seal(good, table, recurs=True)
+    assert seal(good, table, recurs=True) == sealed
     bad = good.copy()
     bad.set("expressions", [exp.var('"x"')])  # written as the same text
     assert write(bad) == sealed.text
     for tree, tables, functions in ((bad, table, None), (good, frozenset({"pub.u"}), None)):
         with pytest.raises(InternalError):
-            seal(tree, tables, functions)
+            seal(tree, tables, functions, recurs=True)
     called = reread("SELECT ABS(x) FROM pub.t")
-    seal(called, table)
+    seal(called, table, recurs=True)
     with pytest.raises(InternalError):
-        seal(called, table, frozenset({"round"}))
+        seal(called, table, frozenset({"round"}), recurs=True)
 
 
 def test_copies_are_equal_and_apart() -> None:

@@ -98,6 +98,19 @@ def test_what_durability_rests_on(account):
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
+def test_a_power_cut_may_take_a_stored_answer_but_no_charge_or_failure(account, charge):
+    ledger = account()
+    said = []
+    with ledger._file.transaction(write=False) as connection:
+        connection.set_trace_callback(said.append)
+    for settle in (lambda identity: ledger.finish(identity, {"f": b"noisy"}), ledger.fail):
+        settle(ledger.charge(charge()))
+    ledger.charge(charge())
+    settings = [each.removeprefix("PRAGMA synchronous = ") for each in said if each.startswith("PRAGMA synchronous")]
+    assert settings == ["FULL", "NORMAL", "FULL", "FULL", "FULL"]
+    assert [said[i + 1] for i, each in enumerate(said) if each.startswith("PRAGMA")] == ["BEGIN IMMEDIATE"] * 5
+
+
 def test_a_charge_is_in_the_files_when_charge_returns(account, charge, path, tmp_path):
     ledger = account()
     ledger.charge(charge())
