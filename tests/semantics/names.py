@@ -1,7 +1,7 @@
 """Statements about names: the lines of `names.txt`, each with its choices made in every way.
 
-Where a line has more ways than `MOST`, that many are taken, spread evenly over all of them: the same on every run, and
-each choice among them.
+Of a line with many ways some are taken, the same on every run: spread evenly over all of them, and more where a choice
+is not among them yet.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LINES = Path(__file__).parent / "names.txt"
-MOST = 12
+MOST = 10
 
 _CHOICE = re.compile(r"\[\[(\w+)=((?:[^\[\]]|\[\[\w+\]\])*)\]\]")
 
@@ -23,23 +23,31 @@ def lines() -> list[str]:
 
 def statements() -> list[str]:
     """All of them, each once."""
-    return list(dict.fromkeys(sql for line in lines() for sql in some(list(ways(line)))))
+    return list(dict.fromkeys(sql for line in lines() for sql in some(line)))
 
 
-def ways(line: str) -> Iterator[str]:
+def some(line: str) -> list[str]:
+    """MOST of a line's ways, and as many more as it takes to have each of its choices once."""
+    everything = list(ways(line))
+    step = max(1, len(everything) / MOST) + (1 - 0.6180339887498949)
+    order = list(dict.fromkeys(int(i * step) % len(everything) for i in range(len(everything) * 4)))
+    chosen, seen = [], set[tuple[str, str]]()
+    for number, place in enumerate(order):
+        sql, choices = everything[place]
+        if number < MOST or not seen.issuperset(choices):
+            chosen.append(sql)
+            seen.update(choices)
+    assert seen == {choice for _, choices in everything for choice in choices}, line
+    return chosen
+
+
+def ways(line: str, chosen: tuple[tuple[str, str], ...] = ()) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    """(statement, what was chosen for each name) for every way."""
     choice = _CHOICE.search(line)
     if choice is None:
-        yield line
+        yield line, chosen
         return
     name, alternatives = choice.groups()
     for alternative in alternatives.split("|"):
-        chosen = f"{line[: choice.start()]}{alternative}{line[choice.end() :]}"
-        yield from ways(chosen.replace(f"[[{name}]]", alternative))
-
-
-def some(all_ways: list[str]) -> list[str]:
-    """At most MOST, by a step that meets every remainder of the choices' numbers."""
-    if len(all_ways) <= MOST:
-        return all_ways
-    step = len(all_ways) * 0.6180339887498949
-    return [all_ways[int(i * step) % len(all_ways)] for i in range(MOST)]
+        text = f"{line[: choice.start()]}{alternative}{line[choice.end() :]}"
+        yield from ways(text.replace(f"[[{name}]]", alternative), (*chosen, (name, alternative)))
