@@ -27,6 +27,7 @@ MAX_TREE_DEPTH = 150
 """Levels of the tree: `a + b + c + ...` is as deep as it is long, and the passes walk it by recursion."""
 
 _DIALECT = DuckDB()
+_STATEMENTS = (exp.DML, exp.DDL, exp.Command)
 _OPERATORS = (exp.Binary, exp.Not, exp.Neg, exp.Between, exp.In)
 
 _JOIN_WORDS = ("method", "side", "kind", "on", "using")
@@ -74,31 +75,49 @@ def write(tree: exp.Expr) -> str:
 
 def same(left: exp.Expr, right: exp.Expr) -> bool:
     """Whether two trees are equal, node by node and to the letter."""
-    return isinstance(_pairs(left, right, exact=True), list)
+    stack: list[tuple[object, object]] = [(left, right)]
+    while stack:
+        one, other = stack.pop()
+        if one.__class__ is not other.__class__:
+            return False
+        if isinstance(one, exp.Expr) and isinstance(other, exp.Expr):
+            ours, theirs = one.args, other.args
+            for key, mine in ours.items():
+                yours = theirs.get(key)
+                if mine is yours or (mine.__class__ is str and mine == yours):
+                    continue
+                if _is_said(mine) and _is_said(yours):
+                    stack.append((mine, yours))
+                elif _is_said(mine) or _is_said(yours):
+                    return False
+            if not theirs.keys() <= ours.keys() and any(_is_said(theirs[key]) for key in theirs.keys() - ours.keys()):
+                return False
+        elif isinstance(one, list) and isinstance(other, list):
+            if len(one) != len(other):
+                return False
+            stack += zip(one, other, strict=True)
+        elif one != other:
+            return False
+    return True
 
 
 def alike(left: exp.Expr, right: exp.Expr) -> list[Pair] | exp.Expr:
     """The pairs of equal nodes of trees that differ in parentheses and the spelling of words only, else the node of
     `right` where they differ in more."""
-    return _pairs(left, right, exact=False)
-
-
-def _pairs(left: exp.Expr, right: exp.Expr, exact: bool) -> list[Pair] | exp.Expr:
     pairs: list[Pair] = []
     stack: list[tuple[object, object, exp.Expr]] = [(left, right, right)]
     while stack:
         one, other, owner = stack.pop()
-        while not exact and isinstance(one, exp.Paren):
+        while isinstance(one, exp.Paren):
             one = one.this
-        while not exact and isinstance(other, exp.Paren):
+        while isinstance(other, exp.Paren):
             other = other.this
         if isinstance(one, exp.Expr) and isinstance(other, exp.Expr):
             if one.__class__ is not other.__class__:
                 return other
             pairs.append((one, other))
             ours, theirs = one.args, other.args
-            keys = ours if ours.keys() == theirs.keys() else [*ours, *(key for key in theirs if key not in ours)]
-            for key in keys:
+            for key in [*ours, *(key for key in theirs if key not in ours)]:
                 mine, yours = ours.get(key), theirs.get(key)
                 if _is_said(mine) and _is_said(yours):
                     stack.append((mine, yours, other))
@@ -106,7 +125,7 @@ def _pairs(left: exp.Expr, right: exp.Expr, exact: bool) -> list[Pair] | exp.Exp
                     return other
         elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
             stack += [(mine, yours, owner) for mine, yours in zip(one, other, strict=True)]
-        elif one.__class__ is not other.__class__ or not (one == other or (not exact and _fold(one) == _fold(other))):
+        elif one.__class__ is not other.__class__ or not (one == other or _fold(one) == _fold(other)):
             return owner
     return pairs
 
@@ -187,7 +206,7 @@ def check_shape(tree: exp.Query) -> exp.Query:
                 if not (node.is_string or STRICT_NUMBER.fullmatch(node.this)):
                     raise refusal("DP101", "this is not a number", repair="put blanks around operators")
                 continue
-            if isinstance(node, exp.DML | exp.DDL | exp.Command):
+            if isinstance(node, _STATEMENTS):
                 what = type(node).__name__.upper()
                 raise refusal("DP240", f"{what} is not answered", span=span_of(node), repair="dpsql only reads")
             if isinstance(node, exp.Select) and not node.expressions:

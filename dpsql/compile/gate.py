@@ -35,6 +35,8 @@ _NO_CALLS = frozenset(
 """Words before a parenthesis that call nothing."""
 
 
+_WRITTEN_BARE = (exp.Var, exp.Anonymous)
+
 _OURS = frozenset({"hash"})
 """What dpsql itself calls and analysts may not: its values are those of one DuckDB version."""
 
@@ -143,7 +145,7 @@ text), nor those that do not recur: Python's collector would look at their trees
 def _check_names(found: list[exp.Expr]) -> None:
     """sqlglot writes a name that is not quoted, and a bare word, as it is: it must be one word (or end a frame)."""
     for node in found:
-        bare = isinstance(node, exp.Var | exp.Anonymous) or (isinstance(node, exp.Identifier) and not node.quoted)
+        bare = isinstance(node, _WRITTEN_BARE) or (isinstance(node, exp.Identifier) and not node.quoted)
         if isinstance(node, exp.Var) and node.this in ("CURRENT ROW", "NO OTHERS"):
             continue
         if bare and not (isinstance(node.this, str) and _WORD.fullmatch(node.this)):
