@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token
 
 from dpsql.compile.essence import INTERVAL_UNITS, UNITS
 from dpsql.compile.scan import STRICT_NUMBER, tokenize
-from dpsql.compile.trees import copied, levels, nodes
+from dpsql.compile.trees import copied, dissolve, levels, nodes
 from dpsql.errors import Error, Span, refusal
 
 MAX_NODES = 40_000
@@ -66,7 +66,10 @@ def write(tree: exp.Expr) -> str:
     """A tree's text in DuckDB's dialect, without comments (the text of one may end it, and go on as SQL)."""
     try:
         # The generator changes what it writes, so it gets a copy: `tree` stays what the text is compared with.
-        return _DIALECT.generate(copied(tree), copy=False, comments=False, unsupported_level=ErrorLevel.RAISE)
+        copy = copied(tree)
+        text = _DIALECT.generate(copy, copy=False, comments=False, unsupported_level=ErrorLevel.RAISE)
+        dissolve(copy)
+        return text
     except RecursionError:
         raise _too_deep() from None
     except Exception:  # whatever a third party's code raises on a hostile tree is a refusal

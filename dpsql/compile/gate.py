@@ -21,7 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from dpsql.compile import public
 from dpsql.compile.canonical import check_shape, read, same, write
 from dpsql.compile.scan import tokenize
-from dpsql.compile.trees import nodes
+from dpsql.compile.trees import dissolve, nodes
 from dpsql.errors import Error, refusal
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -101,7 +101,8 @@ def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | N
     text = write(tree)
     if "\x00" in text:
         raise _broken("a text holds NUL")
-    seen = (_seen if recurs and len(text) <= _SHORT else _look)(text)
+    kept = recurs and len(text) <= _SHORT
+    seen = (_seen if kept else _look)(text)
     if not same(tree, seen.tree):
         raise _broken("a text does not say what its tree says")
     if not seen.tables <= tables:
@@ -109,6 +110,8 @@ def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | N
     unknown = seen.called - (public.FUNCTIONS.keys() | _OURS if functions is None else functions)
     if unknown:
         raise _broken(f"a text calls {min(unknown)}")
+    if not kept:
+        dissolve(seen.tree)
     return SealedSql(text, tables, seen.called | seen.operators)
 
 

@@ -18,6 +18,7 @@ from dpsql.compile import essence
 from dpsql.compile.canonical import Pair, alike, check_shape, parenthesised, plain, read, same, span_of, write
 from dpsql.compile.parameters import Parameters, literals_for, number, put
 from dpsql.compile.scan import STRINGS, scan, span_of_token, tokenize
+from dpsql.compile.trees import dissolve
 from dpsql.errors import Error, refusal
 
 __all__ = ["Parameters", "Parsed", "parse", "span_of"]
@@ -65,6 +66,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
         repair = "put parentheses around its parts, or write it in another way"
         raise refusal("DP106", reason, span=span_of(settled.unlike), repair=repair)
     _place(settled.pairs, tokens)
+    dissolve(first)
     return Parsed(settled.tree, text)
 
 

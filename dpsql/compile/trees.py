@@ -64,6 +64,13 @@ def copied(tree: _Node) -> _Node:
     return root
 
 
+def dissolve(tree: exp.Expr) -> None:
+    """Take the parents from the nodes of a tree that nobody holds any more. A node and its parent hold each other, so
+    that only Python's collector would find them, and ten trees for each statement keep it busy."""
+    for node in nodes(tree):
+        node.parent = None
+
+
 def rebuild(node: exp.Expr, child: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
     """The same node over `child` of each of its children, with its place in the text kept."""
     copy = type(node)()
