@@ -3,8 +3,9 @@
     python -m bench.overhead build/tpch-0.01.duckdb
 
 Counted: reading and compiling the statement, the gate and its second parser, the charge committed to disk, the noise,
-the outer engine, the answer. Not counted: the run of the inner SQL. Each statement is a new one, so each is compiled
-and charged. The ledger is a fresh file beside the database.
+the answer. Not counted: the run of the inner SQL. Each statement is a new one, so each is compiled and charged. There
+are two forms: groups and their counts, which need no outer engine, and a post-processed one whose outer SQL is new each
+time too, so that it is bound and run. The ledger is a fresh file beside the database.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ STATEMENTS = 200
 WARM_UP = 20
 AT_MOST_MS = 8.0
 STATEMENT = "SELECT o_orderpriority, COUNT(*) AS n FROM orders WHERE o_totalprice < {limit} GROUP BY o_orderpriority"
+PROCESSED = STATEMENT + " HAVING COUNT(*) > {limit} / 1000 ORDER BY n DESC LIMIT 3"
 
 
 class Stopwatch:
@@ -55,15 +57,26 @@ class Overhead:
     compiling: float
 
 
-def measure(session: Session, watch: Stopwatch, sql: str) -> Overhead:
+def measure(session: Session, watch: Stopwatch, form: str, number: int) -> Overhead:
     watch.wall = watch.processor = 0.0
     wall, processor = time.perf_counter(), time.thread_time()
-    session.execute(sql)
+    session.execute(form.format(limit=100_000 + number))
     whole = time.perf_counter() - wall - watch.wall
     computing = time.thread_time() - processor - watch.processor
     wall = time.perf_counter()
-    session.compile(sql)
+    session.compile(form.format(limit=200_000 + number))
     return Overhead(whole, computing, time.perf_counter() - wall)
+
+
+def report(name: str, found: list[Overhead]) -> float:
+    """Prints a form's figures; the median in milliseconds."""
+    whole = statistics.median(one.whole for one in found) * 1e3
+    processor = statistics.median(one.processor for one in found) * 1e3
+    compiling = statistics.median(one.compiling for one in found) * 1e3
+    slow = statistics.quantiles([one.whole for one in found], n=20)[-1] * 1e3
+    print(f"{name}: median {whole:.1f} ms, 19 of 20 within {slow:.1f} ms;", end=" ")
+    print(f"{processor:.1f} ms on the processor; compiling alone takes {compiling:.1f} ms")
+    return whole
 
 
 def main() -> None:
@@ -76,16 +89,12 @@ def main() -> None:
     ):
         session.execute("SET epsilon = 0.01")
         watch = Stopwatch(session._engines.private)
-        statements = [STATEMENT.format(limit=100_000 + number) for number in range(WARM_UP + STATEMENTS)]
-        found = [measure(session, watch, sql) for sql in statements][WARM_UP:]
-    whole = statistics.median(one.whole for one in found) * 1e3
-    processor = statistics.median(one.processor for one in found) * 1e3
-    compiling = statistics.median(one.compiling for one in found) * 1e3
-    slow = statistics.quantiles([one.whole for one in found], n=20)[-1] * 1e3
-    verdict = "met" if whole <= AT_MOST_MS else "missed"
-    print(f"one-table statement, {STATEMENTS} times, all but the engine:")
-    print(f"median {whole:.1f} ms (at most {AT_MOST_MS}: {verdict}), 19 of 20 within {slow:.1f} ms;")
-    print(f"{processor:.1f} ms of the median on the processor; compiling alone takes {compiling:.1f} ms")
+        numbers = range(WARM_UP + STATEMENTS)
+        plain, processed = ([measure(session, watch, form, n) for n in numbers] for form in (STATEMENT, PROCESSED))
+    print(f"one-table statement, {STATEMENTS} times, all but the private engine:")
+    whole = report("groups and counts", plain[WARM_UP:])
+    report("with HAVING, ORDER BY and LIMIT", processed[WARM_UP:])
+    print(f"the aim for the first, at most {AT_MOST_MS} ms, is {'met' if whole <= AT_MOST_MS else 'missed'}")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from dpsql.compile.projection import Projection, projection
 from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import SlotKind
-from dpsql.compile.trees import add_join, aliased, column, derived, select
+from dpsql.compile.trees import add_join, aliased, column, copied, derived, select
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
     chain = steps.Chain()
     if listed:
         assert release.public_keys is not None
-        chain.add("keys", release.public_keys.tree.copy())
+        chain.add("keys", copied(release.public_keys.tree))
     ranked = release.driving if plan.limits.late else None
     items = steps.row_items(plan)
     chain.add("rows", select_from(release.input, items, ranked))
