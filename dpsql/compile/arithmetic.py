@@ -116,9 +116,9 @@ def divide(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     a, b = numeric(a, "/"), numeric(b, "/")
     grain = None if b.facts.type.kind is Kind.DOUBLE else step_of(b.facts)
     ends = _both(lambda x, y: quotient(x, y, grain), a, b)
-    maybe_null = nullable(a, b) or _may_be_zero(b)
+    maybe_null = nullable(a, b) or may_be_zero(b)
     a, b = convert(a, DOUBLE), convert(b, DOUBLE)
-    tree = exp.Div(this=wrapped(a.tree), expression=wrapped(_unless_zero(b)), typed=False, safe=False)
+    tree = exp.Div(this=wrapped(a.tree), expression=wrapped(unless_zero(b)), typed=False, safe=False)
     return settled(tree, facts_of(DOUBLE, *_rounded_out(ends, a, b), nullable=maybe_null), [a, b], span)
 
 
@@ -146,7 +146,7 @@ def modulo(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     if width > MAX_DIGITS:
         return modulo(convert(a, DOUBLE), convert(b, DOUBLE), span)
     ends = _both(lambda x, y: remainder(x, y, Fraction(1, 10**scale)), a, b)
-    facts = facts_of(decimal(width, scale), *ends, nullable=nullable(a, b) or _may_be_zero(b))
+    facts = facts_of(decimal(width, scale), *ends, nullable=nullable(a, b) or may_be_zero(b))
     return _exactly(exp.Mod, a, b, facts, span, guarded=True)
 
 
@@ -249,7 +249,7 @@ def _integers(
         a, b = convert(a, DOUBLE), convert(b, DOUBLE)
         return _doubles(node, rule, a, b, span, Fraction(1), guarded=guarded)
     a, b = roomy(a, ends[1]), roomy(b, ends[1])
-    facts = facts_of(INTEGER, *ends, nullable=nullable(a, b) or (guarded and _may_be_zero(b)))
+    facts = facts_of(INTEGER, *ends, nullable=nullable(a, b) or (guarded and may_be_zero(b)))
     return in_its_type(_exactly(node, a, b, facts, span, guarded=guarded), [a, b])
 
 
@@ -264,8 +264,8 @@ def _doubles(
     guarded: bool = False,
 ) -> Scalar:
     ends = _rounded_out(_both(rule, a, b), a, b)
-    tree = node(this=wrapped(a.tree), expression=wrapped(_unless_zero(b) if guarded else b.tree))
-    maybe_null = nullable(a, b) or (guarded and _may_be_zero(b))
+    tree = node(this=wrapped(a.tree), expression=wrapped(unless_zero(b) if guarded else b.tree))
+    maybe_null = nullable(a, b) or (guarded and may_be_zero(b))
     return Scalar(tree, facts_of(DOUBLE, *ends, nullable=maybe_null, step=step), span)
 
 
@@ -275,7 +275,7 @@ def _exactly(
     """An operator on integers or DECIMALs, with its domain where both operands have finite ones."""
     domain, null = _domain(_SIGNS[node], a.facts, b.facts, facts.type)
     maybe_null = facts.nullable if domain is None else null or nullable(a, b)
-    tree = node(this=wrapped(a.tree), expression=wrapped(_unless_zero(b) if guarded else b.tree))
+    tree = node(this=wrapped(a.tree), expression=wrapped(unless_zero(b) if guarded else b.tree))
     sharper = facts_of(facts.type, known(facts), held(facts), domain=domain, nullable=maybe_null)
     return settled(tree, sharper, [a, b], span)
 
@@ -340,12 +340,12 @@ def _shrunk(a: Scalar, above: int = 0) -> Scalar:
     return convert(a, decimal(width, a.facts.type.scale))
 
 
-def _may_be_zero(b: Scalar) -> bool:
+def may_be_zero(b: Scalar) -> bool:
     """Whether a divisor can be 0 before any filter."""
     interval = held(b.facts)
     return (interval.lo is None or interval.lo <= 0) and (interval.hi is None or interval.hi >= 0)  # type: ignore[operator]
 
 
-def _unless_zero(b: Scalar) -> exp.Expr:
+def unless_zero(b: Scalar) -> exp.Expr:
     """NULL in place of a divisor 0."""
-    return exp.Nullif(this=repeatable(b).tree, expression=literal(0, b.facts.type)) if _may_be_zero(b) else b.tree
+    return exp.Nullif(this=repeatable(b).tree, expression=literal(0, b.facts.type)) if may_be_zero(b) else b.tree

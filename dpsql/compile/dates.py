@@ -1,4 +1,4 @@
-"""Dates and timestamps: parts, truncation, differences, and steps by days or by an INTERVAL literal.
+"""Dates and timestamps: truncation, differences, ages, buckets, dates made of numbers.
 
 DuckDB raises "Date out of range" near the ends of its types, which bounded columns never reach. Where the held
 interval does not prove that, the calculation is done for the years 1 to 9999 only and gives NULL elsewhere
@@ -8,140 +8,36 @@ a calculation then meets no dangerous value even where the engine computes a bra
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import date
+from datetime import date, timedelta
 from fractions import Fraction
-from typing import NamedTuple
 
 from sqlglot import exp
 
 from dpsql.compile.guards import calculable, guarded
-from dpsql.compile.ir import Scalar, Value
-from dpsql.compile.kinds import DATE, INTEGER, TIMESTAMP, convert, is_null, settled, unify, words
+from dpsql.compile.ir import MAX_INFERRED_KEYS, Facts, Scalar, Value
+from dpsql.compile.kinds import DATE, INTEGER, TIMESTAMP, VARCHAR, convert, settled, unify, words
+from dpsql.compile.literals import cast, try_cast
 from dpsql.compile.moments import (
-    MONTHS,
     SECONDS,
     as_date,
-    day_after,
+    bucket_of,
+    image,
+    last_day_of,
     ordinal,
-    part_of,
-    shifted,
-    shifted_days,
     truncated,
 )
-from dpsql.compile.ranges import Bound, Interval, facts_of, held, known, mapped, minus, monotone, toward_zero
+from dpsql.compile.parts import by_day, dated
+from dpsql.compile.ranges import Interval, facts_of, held, known, mapped, minus, monotone, toward_zero
+from dpsql.compile.shifts import Step
 from dpsql.compile.trees import wrapped
-from dpsql.errors import Span, nearest, refusal
-from dpsql.policy.facts import Kind
-
-PARTS = {
-    "year": ("year", "years", "yr", "y", "yrs"),
-    "quarter": ("quarter", "quarters"),
-    "month": ("month", "months", "mon", "mons"),
-    "week": ("week", "weeks", "weekofyear", "w"),
-    "day": ("day", "days", "d", "dayofmonth"),
-    "dow": ("dow", "dayofweek", "weekday"),
-    "isodow": ("isodow", "dayofweekiso"),
-    "doy": ("doy", "dayofyear"),
-    "hour": ("hour", "hours", "hr", "hrs", "h"),
-    "minute": ("minute", "minutes", "min", "mins", "m"),
-    "second": ("second", "seconds", "sec", "secs", "s"),
-}
-_BY_WORD = {word: part for part, all_words in PARTS.items() for word in all_words}
-UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
-"""Parts that are spans of time: what date_trunc, date_diff and INTERVAL take."""
-
-_LIMITS = {
-    "quarter": (1, 4),
-    "month": (1, 12),
-    "week": (1, 53),
-    "day": (1, 31),
-    "dow": (0, 6),
-    "isodow": (1, 7),
-    "doy": (1, 366),
-    "hour": (0, 23),
-    "minute": (0, 59),
-    "second": (0, 59),
-}
-_YEARS = Interval(Fraction(-6_000_000), Fraction(6_000_000))
-"""Around the years of every date and timestamp that DuckDB has."""
-
-MAX_STEP_YEARS = 100_000
-MAX_STEP_DAYS = 2 * 10**9
-"""How far an INTERVAL, and a number of days, may move: from the years 1 to 9999 that stays inside DuckDB's types."""
-
-
-class Step(NamedTuple):
-    """An INTERVAL literal: so many months, or so many seconds; `tree` is its canonical form, without its sign."""
-
-    months: int
-    seconds: int
-    tree: exp.Expr
-
-
-def part_named(text: str, span: Span | None, among: tuple[str, ...] = tuple(PARTS)) -> str:
-    """The canonical name of a part, or a refusal with the nearest one."""
-    part = _BY_WORD.get(text.lower())
-    if part is None or part not in among:
-        raise refusal(
-            "DP231",
-            f'"{text.lower()}" is not a part of a date that is answered here.{nearest(text, among)}',
-            span=span,
-            repair=f"write one of {', '.join(among)}",
-        )
-    return part
-
-
-def dated(a: Scalar, what: str) -> Scalar:
-    """The scalar, which must be a date or a timestamp."""
-    if is_null(a):
-        return convert(a, DATE)
-    if a.facts.type.kind in (Kind.DATE, Kind.TIMESTAMP):
-        return a
-    raise refusal(
-        "DP232",
-        f"{what} needs a date and is given {words(a.facts)}",
-        span=a.span,
-        repair="convert text with CAST(x AS DATE), which is NULL where it spells no date",
-    )
-
-
-def extract(part: str, a: Scalar, span: Span | None) -> Scalar:
-    """EXTRACT(part FROM d): an integer; NULL of an infinite date. Never raises, so it needs no guard."""
-    a = dated(a, part)
-    domain, _ = mapped(lambda d: part_of(d, part), [a.facts])
-    if part == "year":
-        exact, holds = (_years(i) for i in (known(a.facts), held(a.facts)))
-        holds = Interval(_YEARS.lo if holds.lo is None else holds.lo, _YEARS.hi if holds.hi is None else holds.hi)
-    else:
-        least, most = _LIMITS[part]
-        exact = holds = Interval(Fraction(least), Fraction(most))
-    tree = _NODES[part](this=a.tree)
-    nullable = a.facts.nullable or not held(a.facts).is_bounded
-    return settled(tree, facts_of(INTEGER, exact, holds, domain=domain, nullable=nullable), [a], span)
-
-
-_NODES: dict[str, type[exp.Expr]] = {
-    "year": exp.Year,
-    "quarter": exp.Quarter,
-    "month": exp.Month,
-    "week": exp.Week,
-    "day": exp.Day,
-    "dow": exp.DayOfWeek,
-    "isodow": exp.DayOfWeekIso,
-    "doy": exp.DayOfYear,
-    "hour": exp.Hour,
-    "minute": exp.Minute,
-    "second": exp.Second,
-}
-"""The functions, not EXTRACT: of an argument that is always NULL, DuckDB types EXTRACT as a DOUBLE."""
+from dpsql.errors import Span, refusal
 
 
 def truncate(unit: str, a: Scalar, span: Span | None) -> Scalar:
     """date_trunc(unit, d): a TIMESTAMP, of a DATE too, as in DuckDB 2."""
     a = calculable(dated(a, "date_trunc"))
-    first, second = (_image(i, lambda d: truncated(d, unit)) for i in (known(a.facts), held(a.facts)))
-    domain, _ = mapped(lambda d: truncated(as_date(d), unit), [a.facts])
+    first, second = (image(i, lambda d: truncated(d, unit)) for i in (known(a.facts), held(a.facts)))
+    domain, _ = mapped(lambda d: truncated(as_date(d), unit), [_by_unit(a.facts, unit)])
     name = unit.upper()
     tree: exp.Expr
     if isinstance(a.tree, exp.Cast) and a.facts.type == DATE:  # sqlglot has a node of its own for these
@@ -157,10 +53,6 @@ def difference(unit: str, start: Scalar, end: Scalar, span: Span | None) -> Scal
     _, (a, b) = unify(dates, "date_diff")
     counted, size = ("day", 7) if unit == "week" else (unit, 1)
 
-    def count(one: Interval, other: Interval) -> Interval:
-        whole = minus(*(_image(i, lambda d: Fraction(ordinal(d, counted))) for i in (other, one)))
-        return toward_zero(monotone(whole, lambda days: days / size))
-
     def exactly(one: Value, other: Value) -> Value:
         apart = ordinal(as_date(other), counted) - ordinal(as_date(one), counted)
         return abs(apart) // size * (1 if apart > 0 else -1)
@@ -169,9 +61,142 @@ def difference(unit: str, start: Scalar, end: Scalar, span: Span | None) -> Scal
     tree = exp.DateDiff(this=b.tree, expression=a.tree, unit=exp.Var(this=unit.upper()))
     if unit != "week":
         tree.set("date_part_boundary", True)  # as sqlglot reads it; without it, it would truncate both dates
-    ends = [count(of(a.facts), of(b.facts)) for of in (known, held)]
+    ends = [_boundaries(unit, of(a.facts), of(b.facts)) for of in (known, held)]
     facts = facts_of(INTEGER, ends[0], ends[1], domain=domain, nullable=a.facts.nullable or b.facts.nullable)
     return settled(tree, facts, [a, b], span)
+
+
+def _boundaries(unit: str, one: Interval, other: Interval) -> Interval:
+    """How many boundaries of a unit may lie between two dates."""
+    counted, size = ("day", 7) if unit == "week" else (unit, 1)
+    whole = minus(*(image(i, lambda d: Fraction(ordinal(d, counted))) for i in (other, one)))
+    return toward_zero(monotone(whole, lambda days: days / size))
+
+
+def whole_units(unit: str, start: Scalar, end: Scalar, span: Span | None) -> Scalar:
+    """date_sub(unit, start, end), datesub: whole units between the two, one less than the boundaries at most."""
+    dates = [calculable(dated(d, "date_sub")) for d in (start, end)]
+    _, (a, b) = unify(dates, "date_sub")
+    ends = [_complete(_boundaries(unit, of(a.facts), of(b.facts))) for of in (known, held)]
+    tree = exp.Anonymous(this="DATE_SUB", expressions=[exp.Literal.string(unit), a.tree, b.tree])
+    facts = facts_of(INTEGER, ends[0], ends[1], nullable=a.facts.nullable or b.facts.nullable)
+    return Scalar(tree, facts, span)
+
+
+def age_part(part: str, end: Scalar, start: Scalar, span: Span | None) -> Scalar:
+    """EXTRACT(year FROM age(end, start)), and so for month and day: the years, and the months and days beyond them."""
+    if part not in _AGE_PARTS:
+        raise refusal(
+            "DP231",
+            f"{part} of an age is not answered",
+            span=span,
+            repair="take its year, month or day, or write date_diff('second', a, b)",
+        )
+    a, b = (convert(calculable(dated(d, "age")), TIMESTAMP) for d in (end, start))
+    most = Fraction(_AGE_PARTS[part][0])
+    ends = [Interval(-most, most)] * 2
+    if part == "year":
+        ends = [_complete(_boundaries("year", of(b.facts), of(a.facts))) for of in (known, held)]
+    age = exp.Anonymous(this="AGE", expressions=[a.tree, b.tree])
+    facts = facts_of(INTEGER, ends[0], ends[1], nullable=a.facts.nullable or b.facts.nullable)
+    return Scalar(_AGE_PARTS[part][1](this=age), facts, span)
+
+
+_AGE_PARTS: dict[str, tuple[int, type[exp.Expr]]] = {
+    "year": (9_999, exp.Year),
+    "month": (11, exp.Month),
+    "day": (31, exp.Day),
+}
+
+
+def _complete(boundaries: Interval) -> Interval:
+    """Whole units where there are so many boundaries: one fewer, unless there is none."""
+    lo, hi = boundaries.lo, boundaries.hi
+    assert lo is None or isinstance(lo, Fraction)
+    assert hi is None or isinstance(hi, Fraction)
+    return Interval(None if lo is None else lo - (lo > 0), None if hi is None else hi + (hi < 0))
+
+
+def last_day(a: Scalar, span: Span | None) -> Scalar:
+    """last_day(d): a DATE, the last one of its month."""
+    a = calculable(dated(a, "last_day"))
+    first, second = (image(of(a.facts), last_day_of) for of in (known, held))
+    domain, _ = mapped(lambda d: last_day_of(as_date(d)), [by_day(a.facts)])
+    facts = facts_of(DATE, first, second, domain=domain, nullable=a.facts.nullable)
+    return settled(exp.LastDay(this=a.tree), facts, [a], span)
+
+
+def bucket(step: Step, a: Scalar, span: Span | None) -> Scalar:
+    """time_bucket(INTERVAL 7 DAY, d): the start of d's bucket, of the type of d. Days and weeks count from Monday,
+    2000-01-03, months and years from 2000-01-01."""
+    a = dated(a, "time_bucket")
+    whole_days = step.seconds % SECONDS["day"] == 0
+    if (step.months > 0) == (step.seconds > 0) or step.months < 0 or step.seconds < 0:
+        raise refusal("DP231", "the width of time_bucket is above 0, in months or in days", span=span)
+    if a.facts.type == DATE and not whole_days:
+        raise refusal("DP231", "dates have no buckets below a day", span=span, repair="CAST(d AS TIMESTAMP)")
+    a = calculable(a)
+
+    def start(value: Value) -> date | None:
+        begun = bucket_of(as_date(value), step.months, step.seconds)
+        return begun if begun is None or a.facts.type == TIMESTAMP else begun.date()
+
+    first, second = (image(of(a.facts), start) for of in (known, held))
+    domain, gone = mapped(start, [by_day(a.facts) if whole_days else a.facts])
+    domain = None if gone or domain is None else domain
+    tree = exp.DateBin(this=step.trees[0], expression=a.tree)
+    facts = facts_of(a.facts.type, first, second, domain=domain, nullable=a.facts.nullable)
+    return settled(tree, facts, [a], span)
+
+
+def made_of(year: Scalar, month: Scalar, day: Scalar, span: Span | None) -> Scalar:
+    """make_date(y, m, d): the date of the years 1 to 9999 that the numbers name, else NULL. It is cast from its text,
+    which no number makes fail."""
+    limits = (("year", year, 9_999), ("month", month, 12), ("day", day, 31))
+    numbers = []
+    for name, number, most in limits:
+        if number.facts.type != INTEGER:
+            reason = f"the {name} of make_date is not an integer but {words(number.facts)}"
+            raise refusal("DP232", reason, span=number.span, repair="write CAST(x AS BIGINT)")
+        numbers.append(guarded(convert(number, INTEGER), Interval(Fraction(1), Fraction(most))))
+
+    def named(y: Value, m: Value, d: Value) -> date | None:
+        try:
+            return date(int(y), int(m), int(d))  # type: ignore[arg-type]
+        except ValueError:
+            return None
+
+    domain, _ = mapped(named, [n.facts for n in numbers])
+    tree: exp.Expr = cast(numbers[0].tree, VARCHAR)
+    for number in numbers[1:]:
+        tree = exp.DPipe(this=tree, expression=exp.Literal.string("-"), safe=True)
+        tree = exp.DPipe(this=tree, expression=cast(number.tree, VARCHAR), safe=True)
+    first, second = (_whole_years(of(numbers[0].facts)) for of in (known, held))
+    facts = facts_of(DATE, first, second, domain=domain or None, nullable=True)
+    return Scalar(try_cast(tree, DATE), facts, span)
+
+
+def _whole_years(years: Interval) -> Interval:
+    lo, hi = years.lo, years.hi
+    assert lo is None or isinstance(lo, Fraction)
+    assert hi is None or isinstance(hi, Fraction)
+    first = date(min(max(1, int(lo)), 9999), 1, 1) if lo is not None else date.min
+    last = date(min(max(1, int(hi)), 9999), 12, 31) if hi is not None else date.max
+    return Interval(first, last)
+
+
+def _by_unit(facts: Facts, unit: str) -> Facts:
+    """For what is a function of the unit of time: one moment of each in a TIMESTAMP's known interval."""
+    if unit not in ("hour", "minute", "second"):
+        return by_day(facts)
+    if facts.type != TIMESTAMP or facts.domain is not None or not known(facts).is_bounded:
+        return facts
+    count = ordinal(as_date(facts.hi), unit) - ordinal(as_date(facts.lo), unit) + 1
+    if count > MAX_INFERRED_KEYS:
+        return facts
+    first, size = truncated(as_date(facts.lo), unit), timedelta(seconds=SECONDS[unit])
+    moments = [first + n * size for n in range(count)]
+    return facts_of(TIMESTAMP, known(facts), held(facts), domain=moments, nullable=facts.nullable)
 
 
 def days_between(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
@@ -183,79 +208,8 @@ def days_between(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
             span=span,
             repair="write date_diff('second', a, b), or another unit",
         )
-    ends = [minus(*(_image(of(s.facts), lambda d: Fraction(d.toordinal())) for s in (a, b))) for of in (known, held)]
+    ends = [minus(*(image(of(s.facts), lambda d: Fraction(d.toordinal())) for s in (a, b))) for of in (known, held)]
     domain, _ = mapped(lambda x, y: as_date(x).toordinal() - as_date(y).toordinal(), [a.facts, b.facts])
     tree = exp.Sub(this=wrapped(a.tree), expression=wrapped(b.tree))
     facts = facts_of(INTEGER, ends[0], ends[1], domain=domain, nullable=a.facts.nullable or b.facts.nullable)
     return settled(tree, facts, [a, b], span)
-
-
-def moved_by_days(a: Scalar, days: Scalar, sign: int, span: Span | None) -> Scalar:
-    """DATE + n, DATE - n: a DATE."""
-    if a.facts.type != DATE or days.facts.type != INTEGER:
-        given = a if a.facts.type != DATE else days
-        raise refusal(
-            "DP232",
-            f"a date moves by whole days or by an INTERVAL, and here is {words(given.facts)}",
-            span=given.span,
-            repair="write d + 7, or d + INTERVAL 7 DAY",
-        )
-    a = calculable(a)
-    limit = Fraction(MAX_STEP_DAYS)
-    days = guarded(convert(days, INTEGER), Interval(-limit, limit))
-    ends = []
-    for of in (known, held):
-        span_of_days = of(days.facts)
-        move = span_of_days if sign > 0 else minus(Interval(Fraction(0), Fraction(0)), span_of_days)
-        ends.append(Interval(day_after(of(a.facts).lo, move.lo), day_after(of(a.facts).hi, move.hi)))
-    domain, _ = mapped(lambda d, n: shifted_days(d, n, sign), [a.facts, days.facts])
-    narrow = exp.Cast(this=days.tree, to=exp.DataType(this=exp.DataType.Type.INT, nested=False))
-    node = exp.Add if sign > 0 else exp.Sub
-    tree = node(this=wrapped(a.tree), expression=narrow)
-    facts = facts_of(DATE, ends[0], ends[1], domain=domain, nullable=a.facts.nullable or days.facts.nullable)
-    return settled(tree, facts, [a, days], span)
-
-
-def moved(a: Scalar, step: Step, sign: int, span: Span | None) -> Scalar:
-    """d + INTERVAL, d - INTERVAL: a TIMESTAMP, as in DuckDB. The 31st of a shorter month is its last day."""
-    a = calculable(dated(a, "INTERVAL"))
-    months, seconds = sign * step.months, sign * step.seconds
-    first, second = (_image(i, lambda d: shifted(d, months, seconds)) for i in (known(a.facts), held(a.facts)))
-    domain, gone = mapped(lambda d: shifted(as_date(d), months, seconds), [a.facts])
-    domain = None if gone else domain  # a moment that Python has no date for
-    node = exp.Add if sign > 0 else exp.Sub
-    tree = node(this=wrapped(a.tree), expression=step.tree)
-    return settled(tree, facts_of(TIMESTAMP, first, second, domain=domain, nullable=a.facts.nullable), [a], span)
-
-
-def step_of_literal(node: exp.Interval, span: Span | None) -> Step:
-    """An INTERVAL literal of one unit, or a refusal."""
-    amount, unit = node.this, node.args.get("unit")
-    negative = False
-    while isinstance(amount, exp.Paren | exp.Neg):
-        negative ^= isinstance(amount, exp.Neg)
-        amount = amount.this
-    text = str(amount.this) if isinstance(amount, exp.Literal) else ""
-    digits = text.lstrip("+-")
-    if not digits.isascii() or not digits.isdigit() or len(text) - len(digits) > 1 or not isinstance(unit, exp.Var):
-        raise refusal(
-            "DP231",
-            "an INTERVAL is a whole number and one unit",
-            span=span,
-            repair="write INTERVAL 90 DAY; add several intervals one after the other",
-        )
-    part = part_named(str(unit.this), span, UNITS)
-    count = -int(text) if negative else int(text)
-    months, seconds = count * MONTHS.get(part, 0), count * SECONDS.get(part, 0)
-    if abs(months) > 12 * MAX_STEP_YEARS or abs(seconds) > 86_400 * 365 * MAX_STEP_YEARS:
-        raise refusal("DP231", f"an INTERVAL moves by {MAX_STEP_YEARS} years at most", span=span)
-    return Step(months, seconds, exp.Interval(this=exp.Literal.string(str(count)), unit=exp.Var(this=part.upper())))
-
-
-def _image(interval: Interval, function: Callable[[date], Bound | None]) -> Interval:
-    """Of an interval of dates under a function that never decreases; None where it leaves the calendar."""
-    return Interval(*(None if end is None else function(as_date(end)) for end in (interval.lo, interval.hi)))
-
-
-def _years(interval: Interval) -> Interval:
-    return _image(interval, lambda d: Fraction(d.year))

@@ -216,6 +216,8 @@ def _essence(tokens: Sequence[Token], literals: Mapping[str, Sequence[Token]]) -
             skip = 1
         elif word == "NULLS" and i + 1 < len(tokens) and tokens[i + 1].text.upper() == "LAST":
             skip = 1  # DuckDB's default for both directions
+        elif kind is TokenType.TILDE and (before not in _BEFORE_SIGN or tokens[i - 1].text == "!"):
+            yield "REGEXP_MATCHES", token  # x ~ 'a', x !~ 'a'; before a number it turns its bits
         elif not _is_silent(kind, word, before, inside):
             # A part of a date in INTERVAL 1 d and INTERVAL (n) d, an alias in SELECT 1 d and COUNT(*) d.
             dated = (i > 1 and tokens[i - 2].token_type is TokenType.INTERVAL) or (
@@ -250,6 +252,8 @@ def _word(
         yield from _FUNCTIONS[word]
     elif kind in _POWER:
         yield "POWER"
+    elif kind is TokenType.CARET_AT:
+        yield "STARTS_WITH"
     elif kind is TokenType.DCOLON:
         yield "CAST"
     elif word in ("ISNULL", "NOTNULL") and not call:

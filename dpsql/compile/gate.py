@@ -53,6 +53,7 @@ _OPERATORS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.BitwiseOr: ("|",),
     exp.BitwiseLeftShift: ("<<",),
     exp.BitwiseRightShift: (">>",),
+    exp.BitwiseNot: ("~",),
     exp.Like: ("~~", "!~~"),
     exp.ILike: ("~~*", "!~~*"),
     exp.Escape: ("like_escape", "ilike_escape", "not_like_escape", "not_ilike_escape"),

@@ -82,7 +82,7 @@ def repeatable(a: Scalar, times: int = 2) -> Scalar:
 def expanded(tree: exp.Expr) -> int:
     """Nodes of a tree as the engine sees it, with what it repeats counted as often as that."""
     total = 1 + sum(expanded(child) for child in tree.iter_expressions())
-    if isinstance(tree, exp.Nullif):
+    if isinstance(tree, exp.Nullif | exp.SplitPart):
         return total + expanded(tree.this)
     if isinstance(tree, exp.Case) and tree.this is not None:
         return total + expanded(tree.this) * (len(tree.args["ifs"]) - 1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import calendar
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 
 from dpsql.compile.ir import Value
 from dpsql.compile.literals import moment_of
-from dpsql.compile.ranges import Bound, Unsure
+from dpsql.compile.ranges import Bound, Interval, Unsure
 
 MONTHS = {"year": 12, "quarter": 3, "month": 1}
 SECONDS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
@@ -19,9 +20,35 @@ def as_date(value: object) -> date:
     return value
 
 
+def image(interval: Interval, function: Callable[[date], Bound | None]) -> Interval:
+    """Of an interval of dates under a function that never decreases; None where it leaves the calendar."""
+    return Interval(*(None if end is None else function(as_date(end)) for end in (interval.lo, interval.hi)))
+
+
+def epoch_of(value: date) -> int:
+    """Microseconds since 1970."""
+    return (moment_of(value) - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+
+
 def part_of(value: Value, part: str) -> int:
     moment = moment_of(as_date(value))
     match part:
+        case "isoyear":
+            return moment.isocalendar().year
+        case "yearweek":
+            return moment.isocalendar().year * 100 + moment.isocalendar().week
+        case "decade":
+            return moment.year // 10
+        case "century":
+            return (moment.year + 99) // 100
+        case "millennium":
+            return (moment.year + 999) // 1000
+        case "era":
+            return 1
+        case "millisecond":
+            return moment.second * 1_000 + moment.microsecond // 1_000
+        case "microsecond":
+            return moment.second * 1_000_000 + moment.microsecond
         case "quarter":
             return (moment.month + 2) // 3
         case "week":
@@ -94,4 +121,22 @@ def day_after(start: Bound | None, days: Bound | None) -> date | None:
     try:
         return start + timedelta(days=int(days))
     except OverflowError:
+        return None
+
+
+def last_day_of(value: date) -> date:
+    return date(value.year, value.month, calendar.monthrange(value.year, value.month)[1])
+
+
+def bucket_of(value: date, months: int, seconds: int) -> datetime | None:
+    """The start of a moment's bucket, None where it is before the year 1."""
+    moment = moment_of(value)
+    try:
+        if months:
+            count = (moment.year - 2000) * 12 + moment.month - 1
+            year, month = divmod(count // months * months, 12)
+            return datetime(2000 + year, month + 1, 1)
+        origin, width = datetime(2000, 1, 3), timedelta(seconds=seconds)
+        return origin + (moment - origin) // width * width
+    except (OverflowError, ValueError):
         return None

@@ -65,7 +65,7 @@ def rounded(a: Scalar, places: int, span: Span | None) -> Scalar:
     unit = Fraction(10) ** -places
     if kind is Kind.DOUBLE:
         first, second = (_near(i, unit) for i in (known(a.facts), held(a.facts)))
-        tree = _round(a.tree, places)
+        tree = _at_places(exp.Round, a.tree, places)
         return Scalar(tree, facts_of(DOUBLE, first, second, nullable=a.facts.nullable, step=unit), span)
     if places >= scale:
         return a
@@ -78,19 +78,35 @@ def rounded(a: Scalar, places: int, span: Span | None) -> Scalar:
     if digits(ends[1], type_.scale) > (type_.width or MAX_DIGITS) or _half_away(unit / 2, unit) > 10**MAX_DIGITS:
         return rounded(convert(a, DOUBLE), places, span)
     a = roomy(a, ends[1])
-    tree = _round(a.tree, places)
+    tree = _at_places(exp.Round, a.tree, places)
     return unary(tree, a, type_, ends, lambda x: _half_away(x, unit), span)
 
 
-def places_of(a: Scalar) -> int:
-    """The second argument of round: an integer literal."""
+def truncated(a: Scalar, places: int, span: Span | None) -> Scalar:
+    """trunc(x, places), toward zero. It never has more digits than x."""
+    a = numeric(a, "trunc")
+    kind, scale = a.facts.type.kind, a.facts.type.scale
+    unit = Fraction(10) ** -places
+    if kind is Kind.DOUBLE:
+        first, second = (_toward_zero(i, unit) for i in (known(a.facts), held(a.facts)))
+        tree = _at_places(exp.Trunc, a.tree, places)
+        return Scalar(tree, facts_of(DOUBLE, first, second, nullable=a.facts.nullable, step=unit), span)
+    if places >= scale:
+        return a
+    type_ = INTEGER if kind is Kind.INTEGER else decimal(a.facts.type.width, max(0, places))
+    ends = ends_of(lambda i: monotone(i, lambda x: _cut_to(x, unit)), a)
+    return unary(_at_places(exp.Trunc, a.tree, places), a, type_, ends, lambda x: _cut_to(x, unit), span)
+
+
+def places_of(a: Scalar, what: str) -> int:
+    """The second argument of round and trunc: an integer literal."""
     value = constant(a)
     if not isinstance(value, int) or isinstance(value, bool):
         raise refusal(
             "DP231",
-            "the number of places of round is not an integer literal",
+            f"the number of places of {what} is not an integer literal",
             span=a.span,
-            repair="write the places as a number, as in round(x, 2)",
+            repair=f"write the places as a number, as in {what}(x, 2)",
         )
     return max(-MAX_PLACES, min(MAX_PLACES, value))
 
@@ -120,9 +136,26 @@ def _half_away(value: Fraction, unit: Fraction) -> Fraction:
     return whole if value >= 0 else -whole
 
 
-def _round(tree: exp.Expr, places: int) -> exp.Expr:
-    """ROUND; without places where there are none, which DuckDB does twice as fast."""
+def _cut_to(value: Fraction, unit: Fraction) -> Fraction:
+    """The nearest multiple of unit toward zero."""
+    return math.trunc(value / unit) * unit
+
+
+def _toward_zero(interval: Interval, unit: Fraction) -> Interval:
+    """Where a DOUBLE can go when it is cut: never further from 0, but for the rounding of a division by the unit."""
+    if not interval.is_bounded:
+        return Interval()
+    lo, hi = interval.lo, interval.hi
+    assert isinstance(lo, Fraction)
+    assert isinstance(hi, Fraction)
+    lo, hi = (_cut_to(end, unit) for end in (lo, hi))
+    margins = [Fraction(0) if unit == 1 else unit + abs(end) / 2**50 for end in (lo, hi)]
+    return floating(Interval(lo - margins[0], hi + margins[1]))
+
+
+def _at_places(node: type[exp.Expr], tree: exp.Expr, places: int) -> exp.Expr:
+    """ROUND, TRUNC; without places where there are none, which DuckDB does twice as fast."""
     if places == 0:
-        return exp.Round(this=tree)
+        return node(this=tree)
     number = exp.Literal.number(str(abs(places)))
-    return exp.Round(this=tree, decimals=exp.Neg(this=number) if places < 0 else number)
+    return node(this=tree, decimals=exp.Neg(this=number) if places < 0 else number)

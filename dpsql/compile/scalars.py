@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from dpsql.compile import arithmetic, comparisons, dates
+from dpsql.compile import arithmetic, comparisons, dates, patterns, shifts
 from dpsql.compile.casts import cast_to, type_of
 from dpsql.compile.functions import apply, unknown
 from dpsql.compile.guards import repeatable
@@ -143,29 +143,47 @@ def _operator(node: exp.Expr, scope: Scope) -> Scalar:
     span = span_of(node)
     if isinstance(node, exp.Add | exp.Sub):
         sign = 1 if isinstance(node, exp.Add) else -1
-        left, right = unwrapped(node.this), unwrapped(node.expression)
-        if isinstance(right, exp.Interval):
-            return dates.moved(lower_scalar(left, scope), dates.step_of_literal(right, span_of(right)), sign, span)
-        if isinstance(left, exp.Interval) and sign > 0:
-            return dates.moved(lower_scalar(right, scope), dates.step_of_literal(left, span_of(left)), sign, span)
-        a, b = lower_scalar(left, scope), lower_scalar(right, scope)
+        step = shifts.step_of(node.expression, span_of(node.expression))
+        if step is not None:
+            return _moved(node.this, step, sign, span, scope)
+        step = shifts.step_of(node.this, span_of(node.this)) if sign > 0 else None
+        if step is not None:
+            return _moved(node.expression, step, sign, span, scope)
+        a, b = lower_scalar(unwrapped(node.this), scope), lower_scalar(unwrapped(node.expression), scope)
         dated = [s.facts.type.kind in (Kind.DATE, Kind.TIMESTAMP) for s in (a, b)]
         if all(dated) and sign < 0:
             return dates.days_between(a, b, span)
         if dated[0] or (dated[1] and sign > 0):
-            return dates.moved_by_days(a, b, sign, span) if dated[0] else dates.moved_by_days(b, a, sign, span)
+            return shifts.moved_by_days(a, b, sign, span) if dated[0] else shifts.moved_by_days(b, a, sign, span)
         return _ARITHMETIC[type(node)](a, b, span)
     return _ARITHMETIC[type(node)](lower_scalar(node.this, scope), lower_scalar(node.expression, scope), span)
 
 
+def _moved(moment: exp.Expr, step: shifts.Step | shifts.Variable, sign: int, span: Span | None, scope: Scope) -> Scalar:
+    """A date and an INTERVAL beside it."""
+    start = lower_scalar(unwrapped(moment), scope)
+    if isinstance(step, shifts.Step):
+        return shifts.moved(start, step, sign, span)
+    return shifts.moved_by(start, step.unit, lower_scalar(step.amount, scope), sign, span)
+
+
 def _date_add(node: exp.Expr, scope: Scope) -> Scalar:
     """date_add(d, INTERVAL 1 DAY)."""
-    step = unwrapped(node.expression)
-    if node.args.get("unit") or not isinstance(step, exp.Interval):
+    step = None if node.args.get("unit") else shifts.step_of(node.expression, span_of(node.expression))
+    if step is None:
         raise refusal(
             "DP231", "date_add takes a date and an INTERVAL", span=span_of(node), repair="write d + INTERVAL 1 DAY"
         )
-    return dates.moved(lower_scalar(node.this, scope), dates.step_of_literal(step, span_of(step)), 1, span_of(node))
+    return _moved(node.this, step, 1, span_of(node), scope)
+
+
+def _escape(node: exp.Expr, scope: Scope) -> Scalar:
+    """x LIKE 'a!%' ESCAPE '!'."""
+    test = node.this
+    if not isinstance(test, exp.Like | exp.ILike):
+        raise unknown("ESCAPE", node)
+    text, pattern, escape = (lower_scalar(part, scope) for part in (test.this, test.expression, node.expression))
+    return patterns.like(test, text, pattern, escape, span_of(node))
 
 
 def _interval(node: exp.Expr, _: Scope) -> Scalar:
@@ -226,7 +244,8 @@ _RULES: dict[type[exp.Expr], Lower] = {
     exp.Is: _is,
     **dict.fromkeys(_ARITHMETIC, _operator),
     exp.DateAdd: _date_add,
-    exp.Interval: _interval,
+    exp.Escape: _escape,
+    **dict.fromkeys((exp.Interval, exp.ToDays), _interval),
     exp.Neg: _negate,
     exp.Cast: _cast,
     exp.TryCast: _cast,

@@ -1,8 +1,6 @@
-"""Text: case, parts, lengths, searches, LIKE, concatenation. Nothing here grows or slows down by value.
+"""Text: case, parts, lengths, codes, searches. Nothing here grows or slows down by value.
 
-An expression may repeat its input: `concat(s, s)` is twice as long, and `replace` and nesting multiply. How many
-characters come out per character that goes in is kept in `Facts.size` and limited, since the engine's memory limit
-does not bound the values of one row. Searches take a literal pattern, so that their time is linear in the text.
+Searches take a literal, so that their time is linear in the text. What makes a text longer is in `composed`.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.compile.guards import guarded, repeatable
 from dpsql.compile.ir import Scalar, Value
 from dpsql.compile.kinds import (
     BOOLEAN,
@@ -25,17 +24,20 @@ from dpsql.compile.kinds import (
     settled,
     words,
 )
-from dpsql.compile.literals import cast, is_literal
+from dpsql.compile.literals import cast
 from dpsql.compile.ranges import Interval, Unsure, facts_of, held, mapped
-from dpsql.compile.trees import wrapped
 from dpsql.errors import Span, refusal
 from dpsql.policy.facts import Kind
 
-MAX_GROWTH = 64
-"""Characters out per character in."""
-
 _MAX_OFFSET = 2**32 - 1  # beyond it DuckDB raises "Substring offset outside of supported range"
 _LENGTHS = Interval(Fraction(0), Fraction(2**32))
+_LAST_CODE, _LAST_PLAIN_CODE = 0x10FFFF, 0xD7FF
+MAX_PART = 1_000_000
+MAX_FOLDED = 10_000
+"""Characters of a text that the compiler computes."""
+
+MAX_LISTED = 1_000_000
+"""Characters of a domain."""
 
 
 def text(a: Scalar, what: str) -> Scalar:
@@ -62,8 +64,8 @@ def changed_case(node: type[exp.Expr], a: Scalar, span: Span | None) -> Scalar:
     """lower, upper: character by character, so the length stays."""
     a = text(a, node.__name__.lower())
     function = str.lower if node is exp.Lower else str.upper
-    domain, _ = mapped(lambda s: function(_ascii(s)), [a.facts])
-    return _text(node(this=a.tree), [a], domain, a.facts.size, span)
+    domain, _ = mapped(lambda s: function(ascii_only(s)), [a.facts])
+    return made(node(this=a.tree), [a], domain, a.facts.size, span)
 
 
 def trimmed(a: Scalar, characters: Scalar | None, position: str | None, span: Span | None) -> Scalar:
@@ -76,8 +78,8 @@ def trimmed(a: Scalar, characters: Scalar | None, position: str | None, span: Sp
     if position in ("LEADING", "TRAILING"):
         tree.set("position", position)
     strip = {"LEADING": str.lstrip, "TRAILING": str.rstrip}.get(position or "", str.strip)
-    domain, _ = mapped(lambda s: strip(_ascii(s), _ascii(chosen)) if chosen else _ascii(s), [a.facts])
-    return _text(tree, [a], domain, a.facts.size, span)
+    domain, _ = mapped(lambda s: strip(ascii_only(s), ascii_only(chosen)) if chosen else ascii_only(s), [a.facts])
+    return made(tree, [a], domain, a.facts.size, span)
 
 
 def substring(a: Scalar, start: Scalar, length: Scalar | None, span: Span | None) -> Scalar:
@@ -90,7 +92,7 @@ def substring(a: Scalar, start: Scalar, length: Scalar | None, span: Span | None
         tree.set("length", length.tree)
         arguments.append(length)
     domain, _ = mapped(_substring, [s.facts for s in arguments])
-    return _text(tree, arguments, domain, a.facts.size, span)
+    return made(tree, arguments, domain, a.facts.size, span)
 
 
 def end_of(node: type[exp.Expr], a: Scalar, count: Scalar, span: Span | None) -> Scalar:
@@ -98,14 +100,14 @@ def end_of(node: type[exp.Expr], a: Scalar, count: Scalar, span: Span | None) ->
     name = node.__name__.lower()
     a, count = text(a, name), offset(count)
     cut: Callable[[str, int], str] = (lambda s, n: s[:n]) if node is exp.Left else _right
-    domain, _ = mapped(lambda s, n: cut(_ascii(s), int(n)), [a.facts, count.facts])
-    return _text(node(this=a.tree, expression=count.tree), [a, count], domain, a.facts.size, span)
+    domain, _ = mapped(lambda s, n: cut(ascii_only(s), int(n)), [a.facts, count.facts])
+    return made(node(this=a.tree, expression=count.tree), [a, count], domain, a.facts.size, span)
 
 
 def length(a: Scalar, span: Span | None) -> Scalar:
     """Characters; Unicode code points, as in DuckDB."""
     a = text(a, "length")
-    domain, _ = mapped(lambda s: len(_ascii(s)), [a.facts])
+    domain, _ = mapped(lambda s: len(ascii_only(s)), [a.facts])
     facts = facts_of(INTEGER, Interval(Fraction(0)), _LENGTHS, domain=domain, nullable=a.facts.nullable)
     return settled(exp.Length(this=a.tree), facts, [a], span)
 
@@ -131,66 +133,82 @@ def place(a: Scalar, part: Scalar, span: Span | None) -> Scalar:
     """strpos(s, 'x'): where x begins, from 1; 0 where it does not stand."""
     a = text(a, "strpos")
     wanted = literal_text(part, "what strpos looks for")
-    domain, _ = mapped(lambda s: _ascii(s).find(wanted) + 1, [a.facts])
+    domain, _ = mapped(lambda s: ascii_only(s).find(wanted) + 1, [a.facts])
     facts = facts_of(INTEGER, Interval(Fraction(0)), _LENGTHS, domain=domain, nullable=a.facts.nullable)
     return settled(exp.StrPosition(this=a.tree, substr=part.tree), facts, [a], span)
 
 
-def replaced(a: Scalar, old: Scalar, new: Scalar, span: Span | None) -> Scalar:
-    """replace(s, 'x', 'y')."""
-    a = text(a, "replace")
-    before, after = literal_text(old, "what replace looks for"), literal_text(new, "what replace puts in")
-    factor = -(-len(after) // len(before)) if before else 1
-    size = grown(a.facts.size * max(1, factor), span)
-    domain, _ = mapped(lambda s: str(s).replace(before, after) if before else str(s), [a.facts])
-    tree = exp.Replace(this=a.tree, expression=old.tree, replacement=new.tree)
-    return _text(tree, [a], domain, size, span)
+def reversed_text(a: Scalar, span: Span | None) -> Scalar:
+    """reverse(s): by what people see as one character, as in DuckDB."""
+    a = text(a, "reverse")
+    domain, _ = mapped(lambda s: ascii_only(s)[::-1], [a.facts])
+    return made(exp.Reverse(this=a.tree), [a], domain, a.facts.size, span)
 
 
-def concatenated(several: Sequence[Scalar], span: Span | None) -> Scalar:
-    """concat(...): NULLs are left out, and it is never NULL itself. Other types become text."""
-    typed = [as_text(s) for s in several]
-    size = grown(sum(_weight(s) for s in typed), span)
-    domain = None
-    if not any(s.facts.nullable for s in typed):
-        domain, _ = mapped(lambda *parts: "".join(map(str, parts)), [s.facts for s in typed])
-    tree = exp.Concat(expressions=[s.tree for s in typed], safe=True, coalesce=True)
-    return settled(tree, facts_of(VARCHAR, domain=domain, nullable=False, size=size), typed, span)
+def translated(a: Scalar, old: Scalar, new: Scalar, span: Span | None) -> Scalar:
+    """translate(s, 'abc', 'xy'): each character as the one in its place, or left out where there is none."""
+    a = text(a, "translate")
+    for part in (old, new):
+        literal_text(part, "what translate puts in place of characters")
+    return made(exp.Translate(this=a.tree, from_=old.tree, to=new.tree), [a], None, a.facts.size, span)
 
 
-def joined_pair(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
-    """a || b: NULL where a side is. Other types become text."""
-    a, b = as_text(a), as_text(b)
-    size = grown(_weight(a) + _weight(b), span)
-    domain, _ = mapped(lambda s, t: f"{s}{t}", [a.facts, b.facts])
-    tree = exp.DPipe(this=wrapped(a.tree), expression=wrapped(b.tree), safe=True)
-    return _text(tree, [a, b], domain, size, span)
+def part_between(a: Scalar, separator: Scalar, number: Scalar, span: Span | None) -> Scalar:
+    """split_part(s, ',', 2): the n-th part, from the end where n is negative, '' where there is none."""
+    a = text(a, "split_part")
+    between = literal_text(separator, "the separator of split_part")
+    place = literal_number(number, "split_part", MAX_PART)
+    if not between:
+        raise refusal("DP231", "the separator of split_part is empty", span=separator.span, repair="use substring()")
+    repeatable(a)
+
+    def part(value: Value) -> str:
+        parts = str(value).split(between)
+        index = place - 1 if place > 0 else len(parts) + place if place else -1
+        return parts[index] if 0 <= index < len(parts) else ""
+
+    domain, _ = mapped(part, [a.facts])
+    index = constant_of(place, INTEGER)
+    tree = exp.SplitPart(this=a.tree, delimiter=separator.tree, part_index=index.tree)
+    return made(tree, [a], domain, a.facts.size, span)
 
 
-def like(node: exp.Expr, a: Scalar, pattern: Scalar, span: Span | None) -> Scalar:
-    """LIKE, ILIKE and their negations with a literal pattern that can be matched in linear time.
-
-    DuckDB matches a pattern of `%` alone piece by piece; one that has `_` too it matches by trying every place for
-    every `%` but a last one, which takes n^k steps: so there may be one such `%`. ILIKE is LIKE on lower case, which
-    is what DuckDB's ILIKE does, without its matcher's n^k."""
-    name = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
+def measured(node: exp.Expr, name: str, a: Scalar, span: Span | None) -> Scalar:
+    """strlen: bytes. bit_length: bits."""
     a = text(a, name)
-    wanted = literal_text(pattern, f"the pattern of {name}")
-    pieces = wanted.rstrip("%").split("%")
-    if "_" in wanted and len(pieces) > 2:
-        raise refusal(
-            "DP231",
-            f"a pattern of {name} with _ has one % before its end at most",
-            span=pattern.span,
-            repair="split it: x LIKE '%a%' AND x LIKE '_b%', or use contains()",
-        )
-    if name == "ILIKE":
-        wanted = _lowered(wanted, pattern.span)
-        a = changed_case(exp.Lower, a, a.span)
-    tree = exp.Like(this=wrapped(a.tree), expression=exp.Literal.string(wanted))
-    if node.args.get("negate"):
-        tree.set("negate", True)
-    return Scalar(tree, facts_of(BOOLEAN, nullable=a.facts.nullable), span)
+    unit = 8 if name == "bit_length" else 1
+    domain, _ = mapped(lambda s: len(str(s).encode()) * unit, [a.facts])
+    tree: exp.Expr = exp.BitLength(this=a.tree)
+    if isinstance(node, exp.Anonymous):
+        tree = exp.Anonymous(this=name.upper(), expressions=[a.tree])
+    most = Interval(Fraction(0), Fraction(2**34 * unit))
+    facts = facts_of(INTEGER, Interval(Fraction(0)), most, domain=domain, nullable=a.facts.nullable)
+    return settled(tree, facts, [a], span)
+
+
+def code(node: exp.Expr, name: str, a: Scalar, span: Span | None) -> Scalar:
+    """ascii, unicode, ord: the number of the first character; of '' it is 0, or -1."""
+    a = text(a, name)
+    empty = 0 if name == "ascii" else -1
+    domain, _ = mapped(lambda s: ord(str(s)[0]) if s else empty, [a.facts])
+    tree: exp.Expr = type(node)(this=a.tree)
+    if isinstance(node, exp.Anonymous):
+        tree = exp.Anonymous(this="ORD", expressions=[a.tree])
+    codes = Interval(Fraction(empty), Fraction(_LAST_CODE))
+    facts = facts_of(INTEGER, codes, codes, domain=domain, nullable=a.facts.nullable)
+    return settled(cast(tree, INTEGER), facts, [a], span)
+
+
+def character(a: Scalar, span: Span | None) -> Scalar:
+    """chr(n): the character of a number from 1 to 55295 (beyond are surrogates, and characters of two of them), else
+    NULL: DuckDB raises where there is none."""
+    if a.facts.type != INTEGER:
+        raise refusal("DP232", f"chr needs an integer and is given {words(a.facts)}", span=a.span)
+    a = guarded(convert(a, INTEGER), Interval(Fraction(1), Fraction(_LAST_PLAIN_CODE)))
+    domain, null = mapped(lambda n: chr(int(n)) if 1 <= int(n) <= _LAST_PLAIN_CODE else None, [a.facts])
+    tree = exp.Chr(expressions=[exp.Cast(this=a.tree, to=exp.DataType(this=exp.DType.INT, nested=False))])
+    facts = facts_of(VARCHAR, domain=domain, nullable=a.facts.nullable or null)
+    return settled(tree, facts, [a], span)
 
 
 def float_test(node: exp.Expr, name: str, a: Scalar, span: Span | None) -> Scalar:
@@ -204,6 +222,14 @@ def float_test(node: exp.Expr, name: str, a: Scalar, span: Span | None) -> Scala
     if isinstance(node, exp.Anonymous):
         tree = exp.Anonymous(this=name.upper(), expressions=[a.tree])
     return Scalar(tree, facts_of(BOOLEAN, domain=domain, nullable=a.facts.nullable), span)
+
+
+def literal_number(a: Scalar, what: str, most: int) -> int:
+    """An argument that must be an integer literal of at most so much."""
+    value = constant(a)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > most:
+        raise refusal("DP231", f"a number that {what} takes is not an integer literal up to {most}", span=a.span)
+    return value
 
 
 def offset(a: Scalar) -> Scalar:
@@ -224,36 +250,26 @@ def offset(a: Scalar) -> Scalar:
     )
 
 
-def as_text(a: Scalar) -> Scalar:
-    """Any scalar as text."""
-    if a.facts.type == VARCHAR or is_null(a):
-        return convert(a, VARCHAR)
-    return Scalar(cast(a.tree, VARCHAR), facts_of(VARCHAR, nullable=a.facts.nullable, size=0), a.span)
+def made(
+    tree: exp.Expr,
+    arguments: Sequence[Scalar],
+    domain: list[Value] | None,
+    size: int,
+    span: Span | None,
+    *,
+    nullable: bool | None = None,
+) -> Scalar:
+    """A text from its arguments; unless said otherwise, NULL where one of them is. Long ones are neither listed nor
+    folded: each step would multiply what the compiler itself holds."""
+    if domain is not None:
+        lengths = [len(str(value)) for value in domain]
+        if sum(lengths) > MAX_LISTED or max(lengths, default=0) > MAX_FOLDED:
+            domain = None
+    null = any(a.facts.nullable for a in arguments) if nullable is None else nullable
+    return settled(tree, facts_of(VARCHAR, domain=domain, nullable=null, size=size), arguments, span)
 
 
-def grown(size: int, span: Span | None) -> int:
-    """A growth factor within the limit, or a refusal."""
-    if size > MAX_GROWTH:
-        raise refusal(
-            "DP233",
-            f"the text can become more than {MAX_GROWTH} times as long as what it is made of",
-            span=span,
-            repair="repeat a column less often, or replace with a shorter text",
-        )
-    return max(1, size)
-
-
-def _weight(a: Scalar) -> int:
-    """What an operand adds to the growth: a literal adds a constant, which is not counted."""
-    return 0 if is_literal(a.tree) else a.facts.size
-
-
-def _text(tree: exp.Expr, arguments: list[Scalar], domain: list[Value] | None, size: int, span: Span | None) -> Scalar:
-    nullable = any(a.facts.nullable for a in arguments)
-    return settled(tree, facts_of(VARCHAR, domain=domain, nullable=nullable, size=size), arguments, span)
-
-
-def _ascii(value: Value) -> str:
+def ascii_only(value: Value) -> str:
     """Text on which Python and DuckDB agree about case and characters."""
     if not isinstance(value, str) or not value.isascii():
         raise Unsure
@@ -265,16 +281,9 @@ def _substring(value: Value, start: Value, count: Value | None = None) -> str:
     first = int(start)  # type: ignore[arg-type]
     if first < 1 or (count is not None and int(count) < 0):  # type: ignore[arg-type]
         raise Unsure
-    whole = _ascii(value)[first - 1 :]
+    whole = ascii_only(value)[first - 1 :]
     return whole if count is None else whole[: int(count)]  # type: ignore[arg-type]
 
 
 def _right(value: str, count: int) -> str:
     return value[-count:] if count > 0 else value[-count:] if count < 0 else ""
-
-
-def _lowered(pattern: str, span: Span | None) -> str:
-    lowered = "".join(c.lower() if len(c.lower()) == 1 else "\0" for c in pattern)
-    if "\0" in lowered:
-        raise refusal("DP231", "the pattern has a letter without a lower case of its own", span=span)
-    return lowered

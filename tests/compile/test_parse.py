@@ -112,7 +112,7 @@ LOSSES = [
     ("SELECT percentile_disc(0.25, 0.5)", ""),
     ("SELECT ceil(a, 2)", ""),
     ("SELECT @ a", "@"),
-    ("SELECT a ~ 'b'", "~"),
+    ("SELECT a ~* 'b'", "~*"),
 ]
 
 

@@ -41,7 +41,8 @@ COLUMNS: dict[str, Column] = {
     "b": _column(Kind.BOOLEAN, "true|false"),
     "s": _column(
         Kind.VARCHAR,
-        "| |a|A b|12|-1e400|nan|inf|2020-02-30|2020-01-31|infinity|ÄßİẞK|👨‍👩‍👧é|true|" + "ab%_'\"\\" * 400,
+        "| |a|A b|12|-1e400|nan|inf|2020-02-30|2020-01-31|infinity|ÄßİẞK|👨‍👩‍👧é|true|a\nb|a\r\n|31/12/99 23:59:59.5|"
+        + "ab%_'\"\\" * 400,
     ),
     "c": _column(Kind.VARCHAR, "|x|Yes no|ab%_"),
     "dt": _column(
@@ -87,6 +88,10 @@ def table(rows: int) -> str:
 
 _NUMBERS = "i j k p d v w x y NULL 0 1 -1 2.5 0.05 1e10 100000 9223372036854775807".split()
 _UNITS = "year quarter month week day hour minute second".split()
+_REGEXES = [
+    *("''", "'a'", "'^a'", "'a$'", "'^$'", "'.*'", "'a|b'", "'(a)(b)?'", "'[a-c]+'", "'[^a-z]'", "'(?i)AB'", "'\\d+'"),
+    *("'\\bA'", "'a.b'", "'(?:ab){2,3}'", "'[[:alpha:]]'", "'\\W'", "'x{0}'", "'(a|)*'", "'é|👨'", "'b*?'", "'^.a'"),
+]
 POOLS: dict[str, list[str]] = {
     "num": _NUMBERS,
     "int": ["i", "j", "k", "7", "-2", "NULL"],
@@ -99,8 +104,20 @@ POOLS: dict[str, list[str]] = {
     "bit": ["'a'", "''", "' '", "'%'", "'é'", "'ab'"],
     "pat": ["''", "'%'", "'a%'", "'%b'", "'%a%b%'", "'_'", "'_%'", "'%_b'", "'A%'", "'%é'", "'ß%'", "'%\"%'"],
     "unit": _UNITS,
-    "part": [*_UNITS, "dow", "isodow", "doy"],
+    "part": [*_UNITS, *"dow isodow doy isoyear yearweek decade century millennium era millisecond microsecond".split()],
     "step": ["3", "-40", "20000"],
+    "width": ["7 DAY", "1 MONTH", "2 WEEK", "1 QUARTER", "5 YEAR"],
+    "narrow": ["1 HOUR", "45 MINUTE", "36 HOUR", "10 SECOND"],
+    "regex": _REGEXES,
+    "tame": ["s", "c", "'Ab c'", "'%_!'", "upper(c)"],
+    "form": [
+        "'%Y-%m-%d'",
+        "'%d/%m/%y %H:%M:%S.%f'",
+        "'%a %A %b %B %j %-d %-m'",
+        "'%Y'",
+        "'%I %p'",
+        "'%G-%V %u%%'",
+    ],
     "kind": "BOOLEAN INTEGER BIGINT SMALLINT UTINYINT HUGEINT DOUBLE FLOAT VARCHAR DATE TIMESTAMP".split()
     + ["DECIMAL(5,2)", "DECIMAL(18,3)", "DECIMAL(38,10)"],
 }
@@ -117,6 +134,26 @@ def _same(*texts: str) -> list[Template]:
 _YEARS = "CASE WHEN {0} BETWEEN DATE '0001-01-01' AND TIMESTAMP '9999-12-31 23:59:59.999999' THEN {0} END"
 _YEARS_1 = _YEARS.replace("{0}", "{1}")
 _PARTS = "year month day quarter week weekofyear dayofweek weekday isodow dayofyear dayofmonth hour minute second"
+_PARTS += " isoyear yearweek decade century millennium era millisecond microsecond julian epoch"
+
+# Outside its domain a function is NULL.
+_DOMAINS_OF = {"sqrt": ">= 0", "ln": "> 0", "acosh": ">= 1", "asin": "BETWEEN -1 AND 1", "acos": "BETWEEN -1 AND 1"}
+_DOMAINS_OF |= {"atanh": "> -1 AND {0} < 1", "log10": "> 0", "log2": "> 0"}
+
+
+def _outside(function: str, test: str) -> list[Template]:
+    return [(f"{function}({{0:num}})", f"{function}(CASE WHEN {{0}} {test} THEN {{0}} END)")]
+
+
+def _limited(unit: str) -> str:
+    """A number of units that goes no further than 100,000 years."""
+    most = {"year": 1, "quarter": 4, "month": 12}.get(unit, 0) * 100_000
+    most = (
+        most
+        or 86_400 * 365 * 100_000 // {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}[unit]
+    )
+    return f"CASE WHEN {{1}} BETWEEN -{most} AND {most} THEN {{1}} END"
+
 
 FUNCTIONS: dict[str, list[Template]] = {
     "+": _same("{0:num} + {1:num}"),
@@ -126,6 +163,34 @@ FUNCTIONS: dict[str, list[Template]] = {
     "//": [("{0:num} // {1:num}", "{0} // NULLIF({1}, 0)")],
     "%": [("{0:num} % {1:num}", "{0} % NULLIF({1}, 0)")],
     "abs": _same("abs({0:num})"),
+    "trunc": _same("trunc({0:num})", *(f"trunc({{0:num}}, {n})" for n in (0, 1, 2, -1, -2, -18, -19, -38, 20))),
+    **{f: _outside(f, test) for f, test in _DOMAINS_OF.items()},
+    **{
+        f: _same(f"{f}({{0:num}})")
+        for f in "cbrt exp degrees radians sin cos tan cot atan sinh cosh tanh asinh".split()
+    },
+    "log": [
+        *_outside("log", "> 0"),
+        *(
+            (f"log({base}, {{0:num}})", f"log({base}, CASE WHEN {{0}} > 0 THEN {{0}} END)")
+            for base in (2, 10, 0.5, "3e0")
+        ),
+    ],
+    "power": [
+        *_same(*(f"power({{0:num}}, {n})" for n in (0, 1, 2, 3, 64, 65)), "{0:num} ^ {1:num}", "{0:num} ** j"),
+        *((f"pow({{0:num}}, {n})", f"pow(NULLIF({{0}}, 0), {n})") for n in (-1, -2, -3)),
+        *((f"{{0:num}} ^ {n}", f"pow(CASE WHEN {{0}} >= 0 THEN {{0}} END, {n})") for n in (0.5, "1.5e0")),
+        ("{0:num} ^ (-0.5)", "pow(CASE WHEN {0} > 0 THEN {0} END, -0.5)"),
+    ],
+    "atan2": _same("atan2({0:num}, {1:num})"),
+    "pi": _same("pi() * {0:num}"),
+    "bits": _same("{0:int} & {1:int}", "{0:int} | {1:int}", "xor({0:int}, {1:int})", "~{0:int}"),
+    "shift": [
+        *((f"{{0:int}} << {n}", f"CAST({{0}} AS HUGEINT) * {2**n}::HUGEINT") for n in (0, 1, 7, 62)),
+        *_same(*(f"{{0:int}} >> {n}" for n in (0, 1, 7, 62))),
+    ],
+    "gcd": _same("gcd({0:int}, {1:int})"),
+    "lcm": _same("lcm({0:int}, j)", "lcm(k, {0:int})"),
     "sign": _same("sign({0:num})"),
     "floor": _same("floor({0:num})"),
     "ceil": _same("ceil({0:num})"),
@@ -141,8 +206,39 @@ FUNCTIONS: dict[str, list[Template]] = {
     "between": _same("{0:num} BETWEEN {1:num} AND {2:num}", "{0:dts} NOT BETWEEN {1:dts} AND {2:dts}"),
     "in": _same("{0:num} IN (1, 2.5, NULL, -1)", "{0:num} NOT IN (0, 7)", "{0:txt} IN ('', 'a', {1:txt})"),
     "connectors": _same("{0:bool} AND ({1:bool} OR NOT {2:bool})", "NOT {0:num} OR {1:bool}"),
-    "like": _same("{0:txt} LIKE {1:pat}", "{0:txt} NOT LIKE {1:pat}"),
-    "ilike": _same("{0:txt} ILIKE {1:pat}", "{0:txt} NOT ILIKE {1:pat}"),
+    "like": _same(
+        "{0:txt} LIKE {1:pat}",
+        "{0:txt} NOT LIKE {1:pat}",
+        *(
+            f"{{0:tame}} {n}LIKE '{pattern}' ESCAPE '!'"
+            for n in ("", "NOT ")
+            for pattern in ("%!%%", "!_!!", "a!b", "%_!%")
+        ),
+        "c LIKE 'a%b_%!__' ESCAPE ''",
+    ),
+    "ilike": _same(
+        "{0:txt} ILIKE {1:pat}",
+        "{0:txt} NOT ILIKE {1:pat}",
+        *(f"{{0:tame}} ILIKE '{pattern}' ESCAPE '!'" for pattern in ("A%!%%", "Y!es%", "%B!%!_")),
+    ),
+    "similar to": _same("{0:txt} SIMILAR TO {1:regex}", "{0:txt} NOT SIMILAR TO {1:regex}"),
+    "regexp_matches": _same(
+        "regexp_matches({0:txt}, {1:regex})",
+        *(f"regexp_matches({{0:txt}}, {{1:regex}}, '{options}')" for options in ("i", "s", "c", "is", "")),
+        "{0:txt} ~ {1:regex}",
+        "{0:txt} !~ {1:regex}",
+    ),
+    "regexp_full_match": _same("regexp_full_match({0:txt}, {1:regex})", "regexp_full_match({0:txt}, {1:regex}, 'i')"),
+    "regexp_extract": _same(
+        "regexp_extract({0:txt}, {1:regex})",
+        "regexp_extract({0:txt}, '(a)(b)?', 2)",
+        "regexp_extract({0:txt}, {1:regex}, 0, 'i')",
+    ),
+    "regexp_replace": _same(
+        "regexp_replace({0:txt}, {1:regex}, 'xy')",
+        "regexp_replace({0:txt}, {1:regex}, '', 'g')",
+        "regexp_replace({0:txt}, '(a)(b)?', '\\2-\\1\\0\\\\', 'gi')",
+    ),
     "case": _same(
         "CASE WHEN {0:bool} THEN {1:num} ELSE {2:num} END",
         "CASE {0:num} WHEN {1:num} THEN 'a' WHEN 7 THEN 'b' END",
@@ -157,7 +253,41 @@ FUNCTIONS: dict[str, list[Template]] = {
     "try_cast": _same("TRY_CAST({0:any} AS {1:kind})"),
     "extract": _same("EXTRACT({1:part} FROM {0:dts})"),
     "parts": _same(*(f"{name}({{0:dts}})" for name in _PARTS.split())),
-    "date_part": _same("date_part('{1:part}', {0:dts})"),
+    "date_part": _same("date_part('{1:part}', {0:dts})", "datepart('{1:part}', {0:dts})"),
+    "epoch": _same("epoch({0:dts})", "EXTRACT(epoch FROM {0:dts})", "julian({0:dts})", "date_part('julian', {0:dts})"),
+    "epoch_ms": [
+        ("epoch_ms({0:dts})", f"epoch_ms({_YEARS})"),
+        ("epoch_us({0:dts})", f"epoch_us({_YEARS})"),
+        ("epoch_ms({0:int})", "epoch_ms(CASE WHEN {0} BETWEEN -62135596800000 AND 253402300799999 THEN {0} END)"),
+    ],
+    "names": _same("dayname({0:dts})", "monthname({0:dts})"),
+    "last_day": [("last_day({0:dts})", f"last_day({_YEARS})")],
+    "strftime": [
+        (f"strftime({one})", f"strftime({_YEARS}, {{1}})") for one in ("{0:dts}, {1:form}", "{1:form}, {0:dts}")
+    ],
+    "strptime": [(f"{f}({{0:txt}}, {{1:form}})", "try_strptime({0}, {1})") for f in ("strptime", "try_strptime")],
+    "age": [
+        (text.replace("?", "age({0:dts}, {1:dts})"), text.replace("?", f"age({_YEARS}, {_YEARS_1})"))
+        for text in ("EXTRACT(year FROM ?)", "date_part('month', ?)", "year(?)", "EXTRACT(day FROM ?)")
+    ],
+    "date_sub": [
+        (f"{f}('{{2:unit}}', {{0:dts}}, {{1:dts}})", f"date_sub('{{2}}', {_YEARS}, {_YEARS_1})")
+        for f in ("date_sub", "datesub")
+    ],
+    "make_date": [
+        (
+            "make_date({0:int}, {1:int}, {2:int})",
+            "make_date(CASE WHEN {0} BETWEEN 1 AND 9999 THEN {0} END, {1}, {2})",
+        ),
+        ("make_date(2020 + j, j, k)", None),
+        ("make_date(year({0:dts}), month({0:dts}), 1)", f"make_date(year({_YEARS}), month({_YEARS}), 1)"),
+    ],
+    "time_bucket": [
+        ("time_bucket(INTERVAL {1:width}, {0:dts})", f"time_bucket(INTERVAL {{1}}, {_YEARS})"),
+        ("time_bucket(INTERVAL {1:width}, {0:date})", f"time_bucket(INTERVAL {{1}}, CAST({_YEARS} AS DATE))"),
+        ("time_bucket(INTERVAL {1:narrow}, ts)", f"time_bucket(INTERVAL {{1}}, {_YEARS})".replace("{0}", "ts")),
+        ("time_bucket(INTERVAL {1:narrow}, te)", "time_bucket(INTERVAL {1}, te)"),
+    ],
     "date_trunc": [("date_trunc('{1:unit}', {0:dts})", f"date_trunc('{{1}}', {_YEARS})")],
     "date_diff": [("date_diff('{2:unit}', {0:dts}, {1:dts})", f"date_diff('{{2}}', {_YEARS}, {_YEARS_1})")],
     "date - date": _same("{0:date} - {1:date}"),
@@ -167,6 +297,17 @@ FUNCTIONS: dict[str, list[Template]] = {
     "date + interval": [
         (f"{{0:dts}} {sign} INTERVAL '{{1:step}}' {{2:unit}}", f"{_YEARS} {sign} INTERVAL '{{1}}' {{2}}")
         for sign in "+-"
+    ],
+    "date + units": [
+        *(
+            (f"{{0:dts}} {sign} to_{unit}s({{1:int}})", f"{_YEARS} {sign} to_{unit}s({_limited(unit)})")
+            for sign in "+-"
+            for unit in _UNITS
+        ),
+        ("{0:dts} + INTERVAL ({1:int}) DAY", f"{_YEARS} + to_days({_limited('day')})"),
+        ("{0:dts} + j * INTERVAL 2 MONTH", f"{_YEARS} + to_months(2 * j)"),
+        ("INTERVAL 1 HOUR * j + {0:dts}", f"{_YEARS} + to_hours(j)"),
+        ("{0:dts} - INTERVAL '1 year 2 months -3 days'", f"{_YEARS} - INTERVAL '1 year 2 months -3 days'"),
     ],
     "lower": _same("lower({0:txt})"),
     "upper": _same("upper({0:txt})"),
@@ -179,6 +320,22 @@ FUNCTIONS: dict[str, list[Template]] = {
     "starts_with": _same("starts_with({0:txt}, {1:txt})", "prefix({0:txt}, {1:bit})"),
     "ends_with": _same("ends_with({0:txt}, {1:txt})", "suffix({0:txt}, {1:bit})"),
     "strpos": _same("strpos({0:txt}, {1:bit})"),
+    "lengths": _same("strlen({0:txt})", "bit_length({0:txt})"),
+    "codes": _same("ascii({0:txt})", "unicode({0:txt})", "ord({0:txt})"),
+    "chr": [
+        ("chr({0:int})", "chr(CAST(CASE WHEN {0} BETWEEN 1 AND 55295 THEN {0} END AS INT))"),
+        ("chr(65 + j)", "chr(CAST(65 + j AS INT))"),
+    ],
+    "reverse": _same("reverse({0:txt})"),
+    "translate": _same("translate({0:txt}, {1:bit}, {2:bit})", "translate({0:txt}, 'abc', 'xy')"),
+    "split_part": _same(
+        *(f"split_part({{0:txt}}, '{by}', {n})" for by in ("a", " ", "ab") for n in (0, 1, 2, -1, 9)),
+    ),
+    "pad": _same(
+        *(f"{f}({{0:txt}}, {n}, {p})" for f in ("lpad", "rpad") for n in (0, 1, 5, -1) for p in ("'xé'", "' '"))
+    ),
+    "repeat": _same("repeat({0:txt}, 3)", "repeat({0:txt}, 0)", "repeat(c, -1)", "repeat('ab', 2)"),
+    "concat_ws": _same("concat_ws({1:bit}, {0:txt}, {2:any})", "concat_ws('-', c)"),
     "replace": _same("replace({0:txt}, {1:bit}, 'xyz')", "replace({0:txt}, 'a', {1:bit})"),
     "concat": _same("concat({0:txt}, {1:any}, {2:txt})"),
     "||": _same("{0:txt} || {1:any}"),
