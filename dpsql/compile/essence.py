@@ -100,6 +100,12 @@ _FUNCTIONS: dict[str, tuple[str, ...]] = {
     "ARRAY_CONCAT": ("LIST_CONCAT",),
     "ARRAY_CAT": ("LIST_CONCAT",),
     "ARRAY_DISTINCT": ("LIST_DISTINCT",),
+    "ARRAY_SORT": ("LIST_SORT",),
+    "LIST_REVERSE_SORT": ("ARRAY_REVERSE_SORT",),
+    "ARRAY_APPEND": ("LIST_APPEND",),
+    "ARRAY_PREPEND": ("LIST_PREPEND",),
+    "TO_HEX": ("HEX",),
+    "STRING_SPLIT_REGEX": ("STR_SPLIT_REGEX",),
 }
 """Functions that sqlglot writes under another name, or as something else, with the same meaning in DuckDB."""
 

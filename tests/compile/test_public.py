@@ -223,6 +223,24 @@ CALLS = [
     "array_length([1, 2])",
     "list_concat([1], [2]), array_to_string(['a', 'b'], ','), array_position([1, 2], 2), len(list_distinct([1, 1]))",
     "range(0, 3), generate_series(1, 3), [1, 2, 3][2], 'abc'[2], 'abc'[1:2]",
+    "list_sort([2, 1]), array_sort([2, 1]), list_reverse_sort([1, 2]), list_reverse([1, 2]), array_reverse([1, 2]), "
+    "list_has_all([1, 2], [1]), array_has_any([1], [2]), list_intersect([1, 2], [2]), array_append([1], 2)",
+    "list_append([1], 2), list_prepend(1, [2]), list_slice([1, 2, 3], 1, 2), list_unique([1, 1]), list_median([1, 2]), "
+    "list_count([1, NULL]), list_product([2, 3]), list_mode([1, 1, 2]), list_first([1, 2]), list_last([1, 2])",
+    "list_stddev_pop([1, 2]), list_stddev_samp([1, 2]), list_var_pop([1, 2]), list_var_samp([1, 2])",
+    "flatten([[1], [2]]), list_cosine_similarity([1.0], [2])",
+    "list_string_agg(['a', 'b']), list_bool_and([TRUE]), list_bool_or([FALSE]), list_position([1, 2], 2), "
+    "list_extract([1, 2], 1), list_distance([1.0], [2]), list_dot_product([1.0], [2])",
+    "bin(5), hex(255), to_hex(255), to_base(255, 16), sha1('a'), url_encode('a b'), url_decode('a%20b'), "
+    "regexp_escape('a.b'), overlay('abcd' PLACING 'x' FROM 2 FOR 1), greatest_common_divisor(4, 6)",
+    "roundbankers(2.5, 0), least_common_multiple(4, 6)",
+    "regexp_extract_all('abab', 'a.'), regexp_split_to_array('a,b', ','), string_split_regex('a,b', ','), "
+    "substring_grapheme('abc', 1, 2), left_grapheme('abc', 2), right_grapheme('abc', 2), length_grapheme('abc')",
+    "days_in_month(d), to_milliseconds(5), to_microseconds(5), to_decades(1), to_centuries(1), epoch_us(d), "
+    "epoch_ns(d), nanosecond(d), trunc(2.567, 2), ~5, ~ 5 + 1, make_timestamp(1000000), strftime('%Y', d)",
+    "'abc' ~ 'b', 'abc' !~ 'b', 'abc' ^@ 'a', 'abc' ~ 'x' OR 'a' = 'a', ('abc' !~ 'x') = TRUE, NOT 'abc' ~ 'x'",
+    "generate_series(DATE '2020-01-01', DATE '2020-03-01', INTERVAL 1 MONTH), range(10, 0, -3), range(0)",
+    "repeat('#', LEAST(3, 80)), lpad('a', CAST(LEAST(5, 10) AS INT), '-'), bar(3, 0, 10, 20), bar(3, 0, 10)",
 ]
 
 
@@ -350,6 +368,21 @@ def test_table_functions_are_refused(source: str) -> None:
         ("SELECT date_part(b, d) FROM t", "DP231"),
         ("SELECT date_sub(b, d, d) FROM t", "DP231"),
         ("SELECT left(b) FROM t", "DP101"),
+        ("SELECT to_timestamp(a) FROM t", "DP230"),
+        ("SELECT repeat(b, a) FROM t", "DP231"),
+        ("SELECT repeat(b, 10001) FROM t", "DP231"),
+        ("SELECT repeat(b, GREATEST(a, 3)) FROM t", "DP231"),
+        ("SELECT lpad(b, a, ' ') FROM t", "DP231"),
+        ("SELECT rpad(b, 1000000000, ' ') FROM t", "DP231"),
+        ("SELECT bar(a, 0, 10, a) FROM t", "DP231"),
+        ("SELECT unnest(range(a)) FROM t", "DP231"),
+        ("SELECT * FROM range(10000000)", "DP231"),
+        ("SELECT * FROM range(0, -10000000, -1)", "DP231"),
+        ("SELECT * FROM range(1, 5, 0)", "DP231"),
+        ("SELECT * FROM range(-10000000, LEAST(3, 4))", "DP231"),
+        ("SELECT * FROM generate_series(1, (SELECT MAX(a) FROM t))", "DP231"),
+        ("SELECT * FROM generate_series(DATE '2020-01-01', DATE '2024-01-01', INTERVAL 1 SECOND)", "DP231"),
+        ("SELECT unnest(generate_series(d, DATE '2024-01-01', INTERVAL 1 DAY)) FROM t", "DP231"),
     ],
 )
 def test_constructs_off_the_list_are_refused(text: str, code: str) -> None:

@@ -184,7 +184,7 @@ FUNCTIONS: dict[str, list[Template]] = {
     ],
     "atan2": _same("atan2({0:num}, {1:num})"),
     "pi": _same("pi() * {0:num}"),
-    "bits": _same("{0:int} & {1:int}", "{0:int} | {1:int}", "xor({0:int}, {1:int})", "~{0:int}"),
+    "bits": _same("{0:int} & {1:int}", "{0:int} | {1:int}", "xor({0:int}, {1:int})", "~({0:int})"),
     "shift": [
         *((f"{{0:int}} << {n}", f"CAST({{0}} AS HUGEINT) * {2**n}::HUGEINT") for n in (0, 1, 7, 62)),
         *_same(*(f"{{0:int}} >> {n}" for n in (0, 1, 7, 62))),

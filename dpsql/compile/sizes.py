@@ -1,0 +1,109 @@
+"""How much the amplifiers of public SQL may make: rows of range and generate_series, characters of repeat and padding.
+
+Role: bound these from the text alone, so that one short statement cannot fill the memory of the engine that holds
+public tables and released results. Promise: what passes names its size in literals. Must not: read any value.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from sqlglot import exp
+
+from dpsql.compile.canonical import span_of
+from dpsql.compile.literals import number_of, timestamp_of
+from dpsql.compile.moments import epoch_of
+from dpsql.errors import Error, refusal
+
+MAX_ROWS = 1_000_000
+MAX_CHARACTERS = 10_000
+
+_SAME = (exp.Paren, exp.Cast, exp.TryCast, exp.Round, exp.Floor, exp.Ceil, exp.Trunc)
+_SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
+_SECONDS |= {"MONTH": 28 * 86_400, "QUARTER": 89 * 86_400, "YEAR": 365 * 86_400}
+"""The least length of each unit."""
+
+
+def check_size(node: exp.Expr, name: str, arguments: list[exp.Expr]) -> None:
+    """DP231 where a call can make more than its share, or where the text does not say how much it makes."""
+    if name in ("repeat", "lpad", "rpad", "bar"):
+        size = arguments[3] if name == "bar" and len(arguments) == 4 else arguments[1] if name != "bar" else None
+        most = None if size is None else _most(size)
+        if size is not None and (most is None or most > MAX_CHARACTERS):
+            repair = f"write a number up to {MAX_CHARACTERS}, or LEAST(n, 80)"
+            raise refusal("DP231", f"the text does not bound the size of {name}", span=span_of(node), repair=repair)
+    elif isinstance(node, exp.GenerateSeries):
+        rows = _rows(node)
+        if rows is None or rows > MAX_ROWS:
+            raise _unbounded(node)
+
+
+def _unbounded(node: exp.Expr) -> Error:
+    return refusal(
+        "DP231",
+        f"the text does not bound the rows of a series to {MAX_ROWS:,}",
+        span=span_of(node),
+        repair="write its ends and its step as literals: range(1, 100), or LEAST(n, 100)",
+    )
+
+
+def _most(node: exp.Expr) -> Fraction | None:
+    """A number that the value of an integer expression never passes, from its literals; None where there is none."""
+    if isinstance(node, exp.Literal):
+        number = None if node.is_string else number_of(str(node.this))
+        return None if number is None or number == math.inf else Fraction(number)
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+        size = _most(node.this)
+        return None if size is None else -size
+    if isinstance(node, _SAME):
+        most = _most(node.this)
+        return None if most is None else most + 1
+    if isinstance(node, exp.Least | exp.Greatest):
+        ends = [_most(part) for part in (node.this, *node.expressions)]
+        known = [end for end in ends if end is not None]
+        if isinstance(node, exp.Least):
+            return min(known, default=None)
+        return max(known) if len(known) == len(ends) else None
+    return None
+
+
+def _rows(node: exp.GenerateSeries) -> Fraction | None:
+    """How many rows a series has at the most."""
+    start, end, step = node.args.get("start"), node.args.get("end"), node.args.get("step")
+    first, last = _moment(start), _moment(end)
+    if first is not None and last is not None:
+        width = _width(step)
+    else:
+        first, last = _exactly(start), None if end is None else _most(end)
+        width = Fraction(1) if step is None else _exactly(step)
+        if width is not None and width < 0:  # counted down: only literals say how far
+            last = _exactly(end)
+    if first is None or last is None or not width:
+        return None
+    return max(Fraction(0), (last - first) / width) + 1
+
+
+def _exactly(node: object) -> Fraction | None:
+    """An integer literal."""
+    bare = node.this if isinstance(node, exp.Neg) else node
+    return _most(node) if isinstance(node, exp.Expr) and isinstance(bare, exp.Literal) else None
+
+
+def _moment(node: object) -> Fraction | None:
+    """Seconds since 1970 of a date literal."""
+    text = node.this if isinstance(node, exp.Cast) else None
+    moment = timestamp_of(str(text.this)) if isinstance(text, exp.Literal) and text.is_string else None
+    return None if moment is None else Fraction(epoch_of(moment), 1_000_000)
+
+
+def _width(node: object) -> Fraction | None:
+    """The least number of seconds of an INTERVAL literal of one unit."""
+    if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal):
+        return None
+    unit = node.args.get("unit")
+    seconds = _SECONDS.get(str(unit.this).upper().removesuffix("S")) if isinstance(unit, exp.Var) else None
+    count = number_of(str(node.this.this).removeprefix("-"))
+    if seconds is None or not isinstance(count, int):
+        return None
+    return Fraction(seconds * count) * (-1 if str(node.this.this).startswith("-") else 1)
