@@ -49,6 +49,7 @@ _INTEGERS = {
     _D.UTINYINT: (8, False),
     _D.USMALLINT: (16, False),
     _D.UINT: (32, False),
+    _D.UBIGINT: (64, False),
 }
 _OTHERS = {
     _D.BOOLEAN: BOOLEAN,

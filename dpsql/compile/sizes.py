@@ -56,7 +56,7 @@ def _most(node: exp.Expr) -> Fraction | None:
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
         size = _most(node.this)
         return None if size is None else -size
-    if isinstance(node, _SAME):
+    if isinstance(node, _SAME):  # a rounding adds 1 at the most
         most = _most(node.this)
         return None if most is None else most + 1
     if isinstance(node, exp.Least | exp.Greatest):
@@ -85,9 +85,10 @@ def _rows(node: exp.GenerateSeries) -> Fraction | None:
 
 
 def _exactly(node: object) -> Fraction | None:
-    """An integer literal."""
-    bare = node.this if isinstance(node, exp.Neg) else node
-    return _most(node) if isinstance(node, exp.Expr) and isinstance(bare, exp.Literal) else None
+    """An integer literal, as analysts and as dpsql itself write it."""
+    inner = node.this if isinstance(node, exp.Cast) else node
+    bare = inner.this if isinstance(inner, exp.Neg) else inner
+    return _most(inner) if isinstance(inner, exp.Expr) and isinstance(bare, exp.Literal) else None
 
 
 def _moment(node: object) -> Fraction | None:
