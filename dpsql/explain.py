@@ -38,6 +38,8 @@ def _release(plan: ReleasePlan) -> list[str]:
         groups = f"{plan.keys} public group{'s' * (plan.keys != 1)}"
     else:
         groups = f"groups selected privately, by {', '.join(k.text for k in plan.release.keys)}"
+    if plan.release.sets:
+        groups += f", in {len(plan.release.sets)} grouping sets; a row counts once in each"
     lines = [f"{plan.release.name}: {groups}", f"  strategy {plan.limits.strategy}: {_limits(plan.limits)}"]
     if plan.selection is not None:
         lines.append(f"  {_selection(plan.selection)}")

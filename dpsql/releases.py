@@ -68,7 +68,7 @@ def schemas(plan: PrivatePlan, bars: ErrorBars) -> dict[str, pa.Schema]:
     """The released tables as the outer SQL sees them: their types are fixed by query and policy."""
     found = {}
     for release in plan.releases:
-        fields = [(k.name, arrow_type(k.scalar.facts.type)) for k in release.release.keys]
+        fields = [(name, arrow_type(type_)) for name, type_ in release.release.key_columns]
         types = {m.name: output_type(m, s) for s in release.slots for m in s.outputs}
         fields += [(m.name, arrow_type(types[m.name])) for m in release.release.measures]
         fields += [(m.name + HALF_WIDTH, pa.float64()) for m in release.release.measures]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -64,7 +64,8 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class PrivateBlock:
-    """A SELECT over at least one private table; expressions are bound. `ctes`: its public WITH entries."""
+    """A SELECT over at least one private table; expressions are bound. `groups`: the elements of GROUP BY, bound
+    expressions and sets or lists of them. `ctes`: its public WITH entries."""
 
     node: exp.Select
     first: Source
@@ -105,6 +106,27 @@ class Resolved:
 
     root: exp.Expr
     blocks: Mapping[int, Private]
+
+
+SETS = exp.Rollup | exp.Cube | exp.GroupingSets
+"""Elements of GROUP BY that are several sets of keys."""
+
+
+def rebound(element: exp.Expr, leaf: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """An element of GROUP BY over `leaf` of each expression in it."""
+    element = element.unnest()
+    if isinstance(element, SETS | exp.Tuple):
+        return type(element)(expressions=[rebound(e, leaf) for e in element.expressions])
+    return leaf(element)
+
+
+def leaves(element: exp.Expr) -> Iterator[exp.Expr]:
+    """The expressions in an element of GROUP BY."""
+    if isinstance(element, SETS | exp.Tuple):
+        for part in element.expressions:
+            yield from leaves(part)
+    else:
+        yield element
 
 
 def item_name(position: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpsql.compile.limits import Request, one_row_per_unit
-from dpsql.compile.plan import PrivatePlan, scans
+from dpsql.compile.plan import PrivatePlan, ReleasePlan, scans
 from dpsql.compile.slots import SlotKind
 from dpsql.errors import refusal
 from dpsql.policy.model import Policy
@@ -28,14 +28,15 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         _require(not single or limits == Limits("rows", rows=1), "one row per unit needs no other limit")
         _require(limits.groups is None or limits.per_unit, "the limit on groups is enforced")
         _require(not limits.late or limits.rows is not None, "the limit after WHERE is enforced")
-        keys = release.keys
-        _require((keys is None) == (release.selection is not None), "private keys are selected")
-        _require(keys is None or not node.keys or node.public_keys is not None, "public keys are listed")
-        touched = min(n for n in (limits.rows, limits.groups, keys) if n is not None)
+        _check_keys(release)
+        reach = [min(n for n in (limits.rows, limits.groups, d) if n is not None) for d in release.domains]
+        touched = sum(reach)
         for slot in release.slots:
-            rows = [n for n in (limits.rows, limits.ball) if n is not None]
-            rows += [touched * limits.per_group] if limits.per_group is not None else []
-            l1 = touched if slot.kind is SlotKind.UNITS else min(rows) * slot.weight
+            l1 = 0
+            for keys in reach:  # of each grouping set: a row counts once in every one
+                rows = [n for n in (limits.rows, limits.ball) if n is not None]
+                rows += [keys * limits.per_group] if limits.per_group is not None else []
+                l1 += keys if slot.kind is SlotKind.UNITS else min(rows) * slot.weight
             _require(limits.ball is None or slot.kind is not SlotKind.DISTINCT, "distinct values are limited")
             covered = slot.norms.l1 == l1 > 0 and slot.scale * slot.epsilon == l1
             _require(covered and slot.norms.keys == touched, "the noise covers the sensitivity")
@@ -49,6 +50,20 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
     if plan.releases:
         _require(plan.epsilon == request.epsilon, "the price is the epsilon that was asked")
         _require(plan.delta in (0, request.delta), "the price is the delta that was asked")
+
+
+def _check_keys(release: ReleasePlan) -> None:
+    """Each set of keys is there once, and is public as a whole, its list enforced by the SQL, or selected privately."""
+    node, private = release.release, set(release.release.private_keys)
+    if node.public_keys is not None:  # joined on fewer columns than it has, it would multiply what units bring
+        columns = [item.alias_or_name for item in node.public_keys.tree.selects]
+        _require(columns == [n for n in node.key_names if n not in private], "no group is joined twice")
+    _require(len(set(node.grouping)) == len(node.grouping) == len(release.domains), "every set of keys is there once")
+    for names, keys in zip(node.grouping, release.domains, strict=True):
+        _require(bool(names) or keys == 1, "a set without keys is one group")
+        listed = node.public_keys is not None and private.isdisjoint(names)
+        _require(keys is None or not names or listed, "public keys are listed")
+    _require((release.keys is None) == (release.selection is not None), "private keys are selected")
 
 
 def _require(condition: bool, promise: str) -> None:

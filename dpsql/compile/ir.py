@@ -11,7 +11,7 @@ Scalars are sqlglot expressions in *total form* (no input can make the engine ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -163,16 +163,28 @@ class Measure:
 class PublicKeys:
     """The public relation of group keys: `tree` is a SELECT over public tables and literals whose columns are
     k1, k2, ... in order and whose rows are distinct. `inferred`: whether MAX_INFERRED_KEYS applies. `count`: its rows
-    where the compiler knows them, so that no engine has to be asked."""
+    where the compiler knows them, so that no engine has to be asked. `parts`: of grouping sets, whose own keys stand
+    together in `tree` with `g` before them: what each set has (None = nothing public)."""
 
     tree: exp.Select
     inferred: bool
     count: int | None = None
+    parts: tuple[PublicKeys | None, ...] = ()
+
+
+GROUPING = "g"
+"""The key that says to which grouping set a group belongs."""
+
+
+def grouping_id(names: Sequence[str], own: Sequence[str]) -> int:
+    """GROUPING_ID of all keys, in order: a bit for each, 1 where it is not the set's own."""
+    return sum(1 << i for i, name in enumerate(reversed(names)) if name not in own)
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """GROUP BY keys over a private relation. With no keys there is one group, and `public_keys` is None.
+    """GROUP BY keys over a private relation. With no keys there is one group, and `public_keys` is None. sets: of
+    ROLLUP, CUBE and GROUPING SETS, the names of each set's keys; () where all keys are one set.
 
     public_keys: of the keys that have a public list; rows with other values are dropped. private_keys: names of the
     keys that have none (all of them where the release asks which groups exist): they are selected privately.
@@ -186,6 +198,22 @@ class Release:
     private_keys: tuple[str, ...]
     measures: tuple[Measure, ...]
     span: Span | None = None
+    sets: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def grouping(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the keys of each set: of one set, where there are no others."""
+        return self.sets or (tuple(k.name for k in self.keys),)
+
+    @property
+    def key_columns(self) -> tuple[tuple[str, SqlType], ...]:
+        """What tells the groups of the released table apart: names and types of its first columns."""
+        keys = tuple((k.name, k.scalar.facts.type) for k in self.keys)
+        return ((GROUPING, SqlType(Kind.INTEGER)), *keys) if self.sets else keys
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.key_columns)
 
 
 @dataclass(frozen=True, slots=True)

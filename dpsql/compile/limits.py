@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from dpsql.errors import Span, refusal
 from dpsql.policy.model import Table
-from dpsql.privacy.sensitivity import Limits, of_rows
+from dpsql.privacy.sensitivity import Limits, of_rows, over_sets
 
 STRATEGIES = ("rows", "late", "cells", "rows then cells", "late then cells", "rescale")
 
@@ -44,9 +44,13 @@ def one_row_per_unit(table: Table) -> bool:
     return table.every_row_is_a_unit or table.key == (table.unit,)
 
 
-def choose(table: Table, keys: int | None, grouped: bool, request: Request, span: Span | None) -> Limits:
-    """The limits of a release over this driving table. keys: D, None where keys are private; grouped: whether there
-    are keys at all. Raises DP223 where the strategy asked for is not possible."""
+Domains = tuple[int | None, ...]
+"""D of each grouping set: how many public groups it has, None where some of its keys are private."""
+
+
+def choose(table: Table, domains: Domains, grouped: bool, request: Request, span: Span | None) -> Limits:
+    """The limits of a release over this driving table. grouped: whether there are keys at all. Raises DP223 where the
+    strategy asked for is not possible."""
     if one_row_per_unit(table):
         return Limits("rows", rows=1)
     rows = _limit(table, "max_rows_per_unit", request)
@@ -54,17 +58,18 @@ def choose(table: Table, keys: int | None, grouped: bool, request: Request, span
     per_group = _limit(table, "max_rows_per_group", request) if grouped else None
     assert rows is not None  # the loader requires it of private tables
     default = Limits(table.limit, rows=rows, late=table.limit == "late")
-    bounded = per_group is not None and (groups is not None or keys is not None)
+    private = None in domains
+    bounded = per_group is not None and (groups is not None or not private)
     cells = Limits("cells", groups=groups, per_group=per_group) if bounded else None
     if request.strategy is None:
-        return default if cells is None or not _is_less(cells, default, keys) else cells
+        return default if cells is None or not _is_less(cells, default, domains) else cells
     if request.strategy in ("rows", "late"):
         return Limits(request.strategy, rows=rows, late=request.strategy == "late")
     if request.strategy == "rescale":
-        if keys is None and groups is None:
+        if private and groups is None:
             reason = 'strategy "rescale" bounds no keys, and these groups are not public'
             raise refusal("DP223", reason, span=span, repair="SET strategy = rows, or RESET strategy")
-        return Limits("rescale", groups=groups if keys is None else None, ball=rows)
+        return Limits("rescale", groups=groups if private else None, ball=rows)
     if cells is None:
         missing = "GROUP BY" if not grouped else "max_rows_per_group" if per_group is None else "max_groups_per_unit"
         reason = f'strategy "{request.strategy}" needs {missing}'
@@ -92,6 +97,7 @@ def _limit(table: Table, name: str, request: Request) -> int | None:
     return asked if most is None else min(asked, most)
 
 
-def _is_less(cells: Limits, other: Limits, keys: int | None) -> bool:
+def _is_less(cells: Limits, other: Limits, domains: Domains) -> bool:
     """Whether counts carry less noise under `cells`; private keys are decided there in any case."""
-    return keys is None or of_rows(cells, 1, keys).l1 < of_rows(other, 1, keys).l1
+    mine, others = (over_sets([of_rows(limits, 1, keys) for keys in domains]) for limits in (cells, other))
+    return None in domains or mine.l1 < others.l1

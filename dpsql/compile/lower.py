@@ -26,9 +26,11 @@ from dpsql.compile.blocks import (
     aggregates,
     is_aggregate,
     item_name,
+    leaves,
 )
+from dpsql.compile.grouping import grouping_sets, grouping_value, public_keys_of_sets
 from dpsql.compile.ir import Facts, Filter, Join, JoinKind, Key, Project, Query, Relation, Release, Scalar, Scan, Scope
-from dpsql.compile.keys import GroupKey, public_keys
+from dpsql.compile.keys import GroupKey
 from dpsql.compile.measures import Measures
 from dpsql.compile.parse import span_of
 from dpsql.compile.public import check_public
@@ -109,11 +111,12 @@ class _Lowerer:
         self.named += 1  # before the block's own subqueries, which may be releases too
         name = f"released_{self.named}"
         measures = Measures(block, self.policy, narrowed)
-        post = _PostProcessing(self, block, name, keys, measures)
+        sets = grouping_sets(block, keys)
+        post = _PostProcessing(self, block, name, keys, sets, measures)
         outer = self._outer(block, post, ctes)
-        public, private = public_keys(block, keys, scope, self.policy) if keys else (None, ())
+        public, private = public_keys_of_sets(block, keys, sets, scope, self.policy)
         if not measures.found:  # which groups exist is the question: a public list does not answer it
-            private = tuple(k.key.name for k in keys)
+            public, private = None, tuple(k.key.name for k in keys)
         release = Release(
             name=name,
             input=relation,
@@ -123,6 +126,7 @@ class _Lowerer:
             private_keys=private,
             measures=tuple(measures.found),
             span=span_of(block.node),
+            sets=sets,
         )
         self.releases.append(release)
         return outer
@@ -146,15 +150,10 @@ class _Lowerer:
 
     def _keys(self, block: PrivateBlock, scope: Scope) -> list[GroupKey]:
         found: list[GroupKey] = []
-        for tree in block.groups:
+        for tree in (leaf for element in block.groups for leaf in leaves(element)):
             meaning = without_parens(tree)
             if any(k.tree == meaning for k in found):
                 continue
-            if isinstance(tree, exp.Rollup | exp.Cube | exp.GroupingSets):
-                repair = "ask for each grouping in a statement of its own"
-                raise refusal(
-                    "DP221", "ROLLUP, CUBE and GROUPING SETS are not answered", span=span_of(tree), repair=repair
-                )
             inner = next(aggregates(tree), None)
             if inner is not None or any(isinstance(n, exp.Window | exp.Query) for n in tree.walk()):
                 raise refusal("DP203", "GROUP BY takes expressions of single rows only", span=span_of(tree))
@@ -325,10 +324,16 @@ class _PostProcessing:
     """Rewrites an expression of a release block into one over `released_k`: keys and aggregates become its columns."""
 
     def __init__(
-        self, lowerer: _Lowerer, block: PrivateBlock, released: str, keys: Sequence[GroupKey], measures: Measures
+        self,
+        lowerer: _Lowerer,
+        block: PrivateBlock,
+        released: str,
+        keys: Sequence[GroupKey],
+        sets: Sequence[tuple[str, ...]],
+        measures: Measures,
     ):
         self.lowerer, self.block, self.released = lowerer, block, released
-        self.keys, self.measures = keys, measures
+        self.keys, self.sets, self.measures = keys, sets, measures
         self._column = ""
 
     def item(self, item: Item) -> exp.Expr:
@@ -348,6 +353,8 @@ class _PostProcessing:
             return self.lowerer.place(node)
         if isinstance(node, exp.Window):
             return rebuild(node, lambda child: self._function(child) if child is node.this else self(child))
+        if isinstance(node, exp.Grouping | exp.GroupingId):
+            return grouping_value(node, self.released, self.keys, self.sets)
         if is_aggregate(node):
             return column(self.released, self.measures.add(node, self._column).name)
         if is_star(node):

@@ -18,7 +18,7 @@ from dpsql.compile.ir import (
     Release,
     Scan,
 )
-from dpsql.compile.limits import Request, choose, one_row_per_unit
+from dpsql.compile.limits import Domains, Request, choose, one_row_per_unit
 from dpsql.compile.slots import SUBGRID, Slot, SlotKind, cover
 from dpsql.errors import Error, refusal
 from dpsql.policy.model import Policy
@@ -41,13 +41,18 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """A release with its limits in place. keys: D, the number of public groups, None where keys are private."""
+    """A release with its limits in place. domains: of its grouping sets; without ROLLUP and its like there is one."""
 
     release: Release
     limits: Limits
-    keys: int | None
+    domains: Domains
     slots: tuple[Slot, ...]
     selection: Selection | None = None
+
+    @property
+    def keys(self) -> int | None:
+        """How many public groups there are, None where keys are private."""
+        return sum(n for n in self.domains if n is not None) if None not in self.domains else None
 
     @property
     def epsilon(self) -> Fraction:
@@ -126,10 +131,11 @@ def _check_weights(drafts: list[ReleasePlan], request: Request) -> None:
 
 def _draft(release: Release, policy: Policy, request: Request, count_keys: CountKeys) -> ReleasePlan:
     table = policy.tables[next(s.table for s in scans(release.input) if s.alias == release.driving)]
-    keys = _count(release, request, count_keys)
-    if keys is None and release.public_keys is not None and not release.private_keys:
+    domains = _domains(release, request, count_keys)
+    if None in domains and not release.private_keys:
         release = replace(release, public_keys=None, private_keys=tuple(k.name for k in release.keys))
-    limits = choose(table, keys, bool(release.keys), request, release.span)
+        domains = _domains(release, request, count_keys)
+    limits = choose(table, domains, bool(release.keys), request, release.span)
     early = 1
     if not one_row_per_unit(table):
         assert table.max_rows_per_unit is not None
@@ -137,15 +143,15 @@ def _draft(release: Release, policy: Policy, request: Request, count_keys: Count
         release = replace(release, input=_limited(release.input, release.driving, early))
     unpriced = Fraction(1)
     slots = tuple(
-        _with_norms(Slot(kind, argument, grid, outputs, Norms(0, 0, 0), unpriced), limits, keys, early)
+        _with_norms(Slot(kind, argument, grid, outputs, Norms(0, 0, 0), unpriced), limits, domains, early)
         for kind, argument, grid, outputs in cover(release.measures)
     )
     selection = None
-    if keys is None:
-        touched = sensitivity.touched_keys(limits, None)
+    if None in domains:
+        touched = sum(sensitivity.touched_keys(limits, keys) for keys in domains)
         counted = next((s for s in slots if _counts_units(s)), None)
         selection = Selection(counted, touched, unpriced, unpriced, policy.budget.min_units_per_group)
-    return ReleasePlan(release, limits, keys, slots, selection)
+    return ReleasePlan(release, limits, domains, slots, selection)
 
 
 def _counts_units(slot: Slot) -> bool:
@@ -153,15 +159,19 @@ def _counts_units(slot: Slot) -> bool:
     return slot.kind is SlotKind.UNITS and slot.argument is None
 
 
-def _with_norms(slot: Slot, limits: Limits, keys: int | None, rows: int) -> Slot:
+def _with_norms(slot: Slot, limits: Limits, domains: Domains, rows: int) -> Slot:
     """rows: of a unit that the SQL can meet at all."""
+
+    def of_each(norms: Callable[[int | None], Norms]) -> Slot:
+        return replace(slot, norms=sensitivity.over_sets([norms(keys) for keys in domains]))
+
     if slot.kind is SlotKind.UNITS:
-        return replace(slot, norms=sensitivity.of_units(limits, keys))
+        return of_each(lambda keys: sensitivity.of_units(limits, keys))
     if slot.kind is SlotKind.DISTINCT:
         if limits.ball is not None:
             reason, span = "scaling does not bound COUNT(DISTINCT ...)", slot.outputs[0].span
             raise refusal("DP223", reason, span=span, repair="SET strategy = rows, or RESET strategy")
-        return replace(slot, norms=sensitivity.of_values(limits, keys))
+        return of_each(lambda keys: sensitivity.of_values(limits, keys))
     if limits.ball is not None or (limits.per_group is not None and slot.kind is SlotKind.MEAN):
         # The SQL multiplies a component by a limit before it divides: both have to fit a HUGEINT.
         largest = SUBGRID * (rows * slot.weight) * max(limits.per_group or 0, (limits.ball or 0) * slot.weight)
@@ -169,20 +179,31 @@ def _with_norms(slot: Slot, limits: Limits, keys: int | None, rows: int) -> Slot
             reason = f'the bounds are too wide for strategy "{limits.strategy}"'
             raise refusal("DP223", reason, repair="SET strategy = rows, or narrow the values with LEAST and GREATEST")
         slot = replace(slot, subgrid=SUBGRID)
-    return replace(slot, norms=sensitivity.of_rows(limits, slot.weight, keys))
+    weight = slot.weight
+    return of_each(lambda keys: sensitivity.of_rows(limits, weight, keys))
 
 
-def _count(release: Release, request: Request, count_keys: CountKeys) -> int | None:
-    """D; 1 without keys, None where some key is private."""
-    if not release.keys:
-        return 1
-    if release.private_keys or release.public_keys is None:
-        if request.delta == 0:
+def _domains(release: Release, request: Request, count_keys: CountKeys) -> Domains:
+    """Of each grouping set. Only where the SQL drops other keys than the public ones does their number bound any."""
+    public = release.public_keys
+    parts = public.parts if release.sets and public is not None else (public,) * len(release.grouping)
+    found: list[int | None] = []
+    for names, part in zip(release.grouping, parts, strict=True):
+        if not names:
+            found.append(1)
+        elif part is not None and set(names).isdisjoint(release.private_keys):
+            found.append(_count(part, release, request, count_keys))
+        elif request.delta > 0:
+            found.append(None)
+        else:
             raise _not_public(release)
-        return None
-    most = MAX_INFERRED_KEYS if release.public_keys.inferred else None
-    known = release.public_keys.count
-    keys = known if known is not None else count_keys(release.public_keys, most)
+    return tuple(found)
+
+
+def _count(public: PublicKeys, release: Release, request: Request, count_keys: CountKeys) -> int | None:
+    """How many keys there are; None where they are inferred, and too many."""
+    most = MAX_INFERRED_KEYS if public.inferred else None
+    keys = public.count if public.count is not None else count_keys(public, most)
     if most is not None and keys > most:
         if request.delta > 0:
             return None

@@ -32,6 +32,7 @@ from dpsql.compile.blocks import (
     aggregates,
     is_release,
     item_name,
+    rebound,
 )
 from dpsql.compile.names import Names, Prefer
 from dpsql.compile.parse import Parsed, span_of
@@ -40,6 +41,8 @@ from dpsql.errors import nearest, refusal
 from dpsql.policy.model import Policy, Table
 
 PUBLIC_CATALOG = "pub"
+_BEHIND = ("grouping_sets", "cube", "rollup")
+"""Where sqlglot keeps what other dialects write behind the keys."""
 
 
 def resolve(parsed: Parsed, policy: Policy) -> Resolved:
@@ -299,24 +302,18 @@ class _Resolver:
             return tuple(i.tree.copy() for i in items) if distinct else ()
         if group.args.get("all"):
             return tuple(i.tree.copy() for i in items if not any(True for _ in aggregates(i.tree)))
-        bound: list[exp.Expr] = []
-        for written in group.expressions:
-            parts = written.expressions if isinstance(written, exp.Tuple) else [written.unnest()]
-            for part in parts:
-                position = _position(part)
-                if position is not None:
-                    bound.append(self._at(position, part, items).copy())
-                elif isinstance(part, exp.Column) and not part.table and names.find(part) is None:
-                    alias = names.aliases.get(part.name.lower())
-                    bound.append(
-                        alias.copy() if alias is not None else self._expression(part, env, names, Prefer.COLUMN)
-                    )
-                else:
-                    bound.append(self._expression(part, env, names, Prefer.ONLY_COLUMN))
-        extra = [
-            v for k in ("grouping_sets", "cube", "rollup") for v in group.args.get(k) or () if isinstance(v, exp.Expr)
-        ]
-        return tuple(bound + extra)
+
+        def leaf(part: exp.Expr) -> exp.Expr:
+            position = _position(part)
+            if position is not None:
+                return self._at(position, part, items).copy()
+            if isinstance(part, exp.Column) and not part.table and names.find(part) is None:
+                alias = names.aliases.get(part.name.lower())
+                return alias.copy() if alias is not None else self._expression(part, env, names, Prefer.COLUMN)
+            return self._expression(part, env, names, Prefer.ONLY_COLUMN)
+
+        behind = [v for clause in _BEHIND for v in group.args.get(clause) or () if isinstance(v, exp.Expr)]
+        return tuple(rebound(element, leaf) for element in (*group.expressions, *behind))
 
     def _order(self, node: exp.Select, env: _Environment, names: Names, items: list[Item]) -> tuple[exp.Ordered, ...]:
         order = node.args.get("order")

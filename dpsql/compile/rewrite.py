@@ -5,6 +5,7 @@ statement is a chain of named steps, of which each strategy has some:
 
     rows     FROM, WHERE and joins; per row its unit, keys, predicates and values on their grid
     late     at most R of a unit's rows that are left
+    sets     of ROLLUP and its like: every row once in each grouping set
     cells    per (unit, key): counts and sums
     limited  each cell cut to r rows, or the unit's vector scaled into its ball
     chosen   at most g keys of each unit, by a hash that is secret and fresh
@@ -69,7 +70,8 @@ def is_salted(plan: ReleasePlan) -> bool:
 
 
 def _chooses_keys(plan: ReleasePlan) -> bool:
-    return plan.limits.groups is not None and (plan.keys is None or plan.keys > plan.limits.groups)
+    groups = plan.limits.groups
+    return groups is not None and any(keys is None or keys > groups for keys in plan.domains)
 
 
 def _distinct(plan: ReleasePlan) -> list[int]:
@@ -91,7 +93,7 @@ def _tables(release: ReleasePlan) -> frozenset[str]:
 def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
     """The inner statement of a release, unsealed."""
     release = plan.release
-    names = [k.name for k in release.keys]
+    names = release.key_names
     listed = [n for n in names if n not in release.private_keys] if release.public_keys is not None else []
     chain = steps.Chain()
     if listed:
@@ -103,6 +105,9 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
     if plan.limits.late:
         assert plan.limits.rows is not None
         chain.add("late", steps.late(plan.limits.rows, [item.alias_or_name for item in items]))
+    if release.sets:
+        given = [item.alias_or_name for item in items if item.alias_or_name != "rank"]
+        chain.add("sets", steps.sets(release, given, chain.last))
     if plan.limits.per_unit:
         source = chain.last
         wasted = _chooses_keys(plan) or plan.limits.ball is not None or release.private_keys
@@ -110,7 +115,7 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
         chain.add("limited", steps.limited(plan, chain.last))
         if _chooses_keys(plan):
             assert plan.limits.groups is not None
-            chain.add("chosen", steps.chosen(plan.limits.groups, names, salt, chain.last))
+            chain.add("chosen", steps.chosen(plan.limits.groups, release, salt, chain.last))
         totals, left = steps.totals_of_cells(plan, chain.last), chain.last
         found = {f"n{i}": f"distinct{i}" for i in _distinct(plan)}
         for i in _distinct(plan):

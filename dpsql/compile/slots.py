@@ -132,6 +132,6 @@ def output_type(measure: Measure, slot: Slot) -> SqlType:
             return SqlType(Kind.DOUBLE)
         case Statistic.SUM:
             assert slot.argument is not None and slot.grid is not None
-            return slot.grid.sum_type(slot.argument.facts.type, slot.norms.l1 // slot.weight)
+            return slot.grid.sum_type(slot.argument.facts.type, slot.norms.linf // slot.weight)
         case _:
             assert_never(measure.statistic)

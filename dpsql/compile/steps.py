@@ -14,7 +14,7 @@ from typing import assert_never
 from sqlglot import exp
 
 from dpsql.compile.grid import BIGINT, DOUBLE, to_grid, to_integer
-from dpsql.compile.ir import Scalar
+from dpsql.compile.ir import GROUPING, Release, Scalar, grouping_id
 from dpsql.compile.literals import cast, literal
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, UNIT, UNITS, rank, unit
@@ -120,16 +120,40 @@ def _place(source: str, per: Sequence[str], order: Sequence[exp.Expr]) -> exp.Wi
     )
 
 
+def sets(release: Release, names: Sequence[str], source: str) -> exp.Select:
+    """Every row once in each grouping set: the set's number, and NULL for the keys that are rolled up in it. From here
+    on the number is a key like others."""
+    keys = [k.name for k in release.keys]
+    numbers = {own: literal(grouping_id(keys, own), BIGINT) for own in release.sets}
+    items: list[exp.Expr] = [column("set", GROUPING)]
+    for name in names:
+        item: exp.Expr = column(source, name)
+        holding = [number.copy() for own, number in numbers.items() if name in own or name not in keys]
+        if len(holding) < len(numbers):
+            test = exp.In(this=column("set", GROUPING), expressions=holding)
+            item = aliased(exp.Case(ifs=[exp.If(this=test, true=item)]), name)
+        items.append(item)
+    values = exp.Values(expressions=[exp.Tuple(expressions=[number]) for number in numbers.values()])
+    columns = [exp.to_identifier(GROUPING, quoted=True)]
+    values.set("alias", exp.TableAlias(this=exp.to_identifier("set", quoted=True), columns=columns))
+    return add_join(select(items, named(source)), "CROSS", values)
+
+
+def _per_set(release: Release) -> list[str]:
+    """What a limit on a unit's groups holds for."""
+    return ["u", GROUPING] if release.sets else ["u"]
+
+
 def cells(plan: ReleasePlan, source: str) -> exp.Select:
     """Per (unit, key): counts, and sums of integers (a sum of BIGINT is a HUGEINT below 2^126: it cannot overflow)."""
-    names = ["u", *(k.name for k in plan.release.keys)]
+    names = ["u", *plan.release.key_names]
     figures = [f for i, slot in enumerate(plan.slots, 1) for f in _figures(i, slot, source, per_unit=True)]
     return _grouped(source, names, figures)
 
 
 def totals_of_rows(plan: ReleasePlan, source: str) -> exp.Select:
     """Per key, straight from rows."""
-    names = [k.name for k in plan.release.keys]
+    names = plan.release.key_names
     figures = [f for i, slot in enumerate(plan.slots, 1) for f in _figures(i, slot, source, per_unit=False)]
     if plan.selection is not None:
         figures.append(aliased(_count_distinct(source, "u"), "units"))
@@ -138,7 +162,7 @@ def totals_of_rows(plan: ReleasePlan, source: str) -> exp.Select:
 
 def totals_of_cells(plan: ReleasePlan, source: str) -> exp.Select:
     """Per key, from what each unit may add."""
-    names = [k.name for k in plan.release.keys]
+    names = plan.release.key_names
     vectors = [name for i, slot in enumerate(plan.slots, 1) for name in _vector(i, slot)]
     figures = [aliased(_or_zero(exp.Sum(this=column(source, name))), name) for name in vectors]
     if plan.selection is not None:
@@ -174,7 +198,7 @@ def _grouped(source: str, names: Sequence[str], figures: Sequence[exp.Expr]) -> 
 def limited(plan: ReleasePlan, source: str) -> exp.Select:
     """What each unit may add per key: cut to r rows, or scaled into the ball of B rows. Integers throughout, rounded
     towards 0, so that the norms hold exactly."""
-    kept = [column(source, n) for n in ["u", *(k.name for k in plan.release.keys)]]
+    kept = [column(source, n) for n in ("u", *plan.release.key_names)]
     figures: list[exp.Expr] = []
     for i, slot in enumerate(plan.slots, 1):
         ball, most = plan.limits.ball, plan.limits.per_group
@@ -183,21 +207,21 @@ def limited(plan: ReleasePlan, source: str) -> exp.Select:
         if slot.kind is SlotKind.UNITS:
             figures.append(aliased(column(source, f"n{i}"), f"n{i}"))
         elif ball is not None:
-            figures += _scaled(i, slot, ball, source)
+            figures += _scaled(i, slot, ball, source, _per_set(plan.release))
         else:
             assert most is not None
             figures += _cut(i, slot, most, source)
     return select([*kept, *figures], named(source))
 
 
-def chosen(groups: int, names: Sequence[str], salt: int, source: str) -> exp.Select:
-    """At most g keys of each unit: those of least hash(hash(unit, key, salt)), ties broken by the key.
+def chosen(groups: int, release: Release, salt: int, source: str) -> exp.Select:
+    """At most g keys of each unit in each grouping set: those of least hash(hash(unit, key, salt)), ties broken by key.
 
     The unit's identity is in the hash, so units choose independently, and as they would without each other (its number
     in the tables would change with them); hashed twice, since one `hash` is biased, or alike for all salts.
     """
     every = exp.Column(this=exp.Star(), table=exp.to_identifier(source, quoted=True))
-    return _of_least_hash(select([every], named(source)), groups, source, ["u"], names, salt)
+    return _of_least_hash(select([every], named(source)), groups, source, _per_set(release), release.key_names, salt)
 
 
 def values(i: int, most: int, names: Sequence[str], salt: int, source: str, left: str) -> exp.Select:
@@ -287,7 +311,7 @@ def _cut(i: int, slot: Slot, most: int, source: str) -> list[exp.Expr]:
     ]
 
 
-def _scaled(i: int, slot: Slot, ball: int, source: str) -> list[exp.Expr]:
+def _scaled(i: int, slot: Slot, ball: int, source: str, per: Sequence[str]) -> list[exp.Expr]:
     """The unit's vector times min(1, B w / its L1 norm), in parts of 2^-10, rounded towards 0: so the norm is at most
     B w."""
     n, s = column(source, f"n{i}"), column(source, f"s{i}")
@@ -301,7 +325,7 @@ def _scaled(i: int, slot: Slot, ball: int, source: str) -> list[exp.Expr]:
     else:
         left, right = _bernstein(slot, n, s)
         components, norm = [(left, f"l{i}"), (right, f"s{i}")], _times(n.copy(), slot.weight // SUBGRID)
-    total = exp.Window(this=exp.Sum(this=norm), partition_by=[column(source, "u")], over="OVER")
+    total = exp.Window(this=exp.Sum(this=norm), partition_by=[column(source, n) for n in per], over="OVER")
     over = exp.GT(this=total, expression=_whole(radius))
     return [
         aliased(_case([(over.copy(), _part(c, _whole(radius), total))], _times(c, SUBGRID)), name)

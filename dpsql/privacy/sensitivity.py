@@ -9,6 +9,7 @@ its true 800 in L1.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -18,7 +19,7 @@ class Limits:
 
     strategy: its name. rows (R): at most so many driving rows count; `late`: chosen after WHERE and joins, else before.
     groups (g): at most so many keys. per_group (r): in each key, the unit's rows count as at most so many.
-    ball (B): the unit's vector is scaled into an L1 ball of so many rows.
+    ball (B): the unit's vector is scaled into an L1 ball of so many rows. Of grouping sets, g, r and B hold in each.
     """
 
     strategy: str
@@ -79,6 +80,14 @@ def of_values(limits: Limits, keys: int | None) -> Norms:
     if limits.ball is not None:
         raise ValueError("a ball bounds no values")
     return of_rows(limits, 1, keys)
+
+
+def over_sets(norms: Sequence[Norms]) -> Norms:
+    """A release over several grouping sets, from the norms of each. Their groups are different components of one
+    vector, and a row counts once in each set, so what a unit moves adds up; one component is of one set. (R = 3 and
+    CUBE of two columns: four sets, and 12 in L1. In L2 it is the squares that add up.)
+    """
+    return Norms(max(n.linf for n in norms), sum(n.l1 for n in norms), sum(n.keys for n in norms))
 
 
 def of_units(limits: Limits, keys: int | None) -> Norms:

@@ -41,7 +41,7 @@ def release(engine: Engine, statement: SealedSql, plan: ReleasePlan) -> Noisy:
     vectors: dict[int, list[Integers]] = {}
     if plan.selection is not None:
         exact = _selected(exact, plan, plan.selection, vectors)
-    columns = {key.name: exact.column(key.name).combine_chunks() for key in plan.release.keys}
+    columns = {name: exact.column(name).combine_chunks() for name in plan.release.key_names}
     columns |= dict.fromkeys(m.name for m in plan.release.measures)
     for i, slot in enumerate(plan.slots, 1):
         if i not in vectors:
@@ -59,7 +59,7 @@ def replicates(noisy: Noisy, plan: ReleasePlan, count: int) -> Noisy:
     """`count` copies of a released table, one after another, each with fresh noise of the same law on top of the
     *released* vectors: what an expression of them makes of that noise is its error. Made from public values alone; the
     vault has no call for a second draw over exact ones."""
-    columns = {k.name: pa.concat_arrays([noisy.column(k.name).combine_chunks()] * count) for k in plan.release.keys}
+    columns = {n: pa.concat_arrays([noisy.column(n).combine_chunks()] * count) for n in plan.release.key_names}
     for i, slot in enumerate(plan.slots, 1):
         draw = DiscreteLaplace(slot.scale)
         parts = 2 if slot.kind is SlotKind.MEAN else 1

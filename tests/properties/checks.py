@@ -49,7 +49,7 @@ def ask(engine: Any, ready: Ready) -> list[pa.Table]:
 
 def keys_of(table: pa.Table, plan: ReleasePlan) -> list[tuple[object, ...]]:
     """The keys of a result. A float is written out: zeros have signs, and NaN is not equal to itself."""
-    columns = [table.column(k.name).to_pylist() for k in plan.release.keys]
+    columns = [table.column(name).to_pylist() for name in plan.release.key_names]
     rows = [tuple(repr(x) if isinstance(x, float) else x for x in row) for row in zip(*columns, strict=True)]
     if not columns:
         rows = [()]
@@ -372,7 +372,7 @@ def features(ready: Ready | str) -> list[str]:
     found = {
         f for p in plans for f in (p.limits.strategy, "private keys" if p.selection is not None else "public keys")
     }
-    found |= {s.kind.value for p in plans for s in p.slots}
+    found |= {s.kind.value for p in plans for s in p.slots} | {"grouping sets" for p in plans if p.release.sets}
     return ["answered", *found, *(["salted"] if any(rewrite.is_salted(p) for p in plans) else [])]
 
 

@@ -125,10 +125,14 @@ class Grammar:
         if keys and self.private_keys and self.maybe(0.2):
             return self._groups_alone(keys, f"{cte}%s FROM {source}", conditions)
         items = [f"{k} AS g{i}" for i, k in enumerate(keys)] + [f"{m} AS m{i}" for i, m in enumerate(measures)]
+        sets = self._sets(keys) if keys and self.maybe(0.3) else ""
+        items += [f"GROUPING({keys[0]}) AS r"] if sets else []
         text = f"{cte}SELECT {', '.join(items)} FROM {source}"
         if conditions:
             text += " WHERE " + " AND ".join(f"({c})" for c in conditions)
-        if keys:
+        if sets:
+            text += f" GROUP BY {sets}"
+        elif keys:
             text += " GROUP BY " + self.r.choice(
                 [", ".join(keys), "ALL", ", ".join(str(i + 1) for i in range(len(keys)))]
             )
@@ -138,13 +142,24 @@ class Grammar:
             text += " ORDER BY m0 DESC, 1 LIMIT 3"
         return text
 
+    def _sets(self, keys: list[str]) -> str:
+        """Several grouping sets, some of them refused: those that stand there twice."""
+        first, last = keys[0], keys[-1]
+        every = ", ".join(keys)
+        choices = [f"ROLLUP ({every})", f"CUBE ({every})", f"ROLLUP (({every}))", f"{first}, ROLLUP ({last})"]
+        choices += [f"GROUPING SETS (({every}), ({last}), ())", f"GROUPING SETS (({first}), ({last}))"]
+        choices += [f"GROUPING SETS (CUBE ({first}), ({every}))"]
+        return self.r.choice(choices)
+
     def _groups_alone(self, keys: list[str], text: str, conditions: list[str]) -> str:
         """Which groups there are, and nothing of them."""
         if conditions:
             text += " WHERE " + " AND ".join(f"({c})" for c in conditions)
         if self.maybe(0.5):
             return text.replace("%s", f"SELECT DISTINCT {', '.join(keys)}", 1)
-        return text.replace("%s", f"SELECT {', '.join(keys)}", 1) + " GROUP BY ALL"
+        return (
+            text.replace("%s", f"SELECT {', '.join(keys)}", 1) + f" GROUP BY {self.r.choice([self._sets(keys), 'ALL'])}"
+        )
 
     def _from(self) -> tuple[str, Scope, list[str]]:
         conditions: list[str] = []

@@ -7,6 +7,7 @@ promised wrongly, and not what the SQL fails to do.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ from sqlglot import exp
 
 from dpsql.compile import plan as plans
 from dpsql.compile import rewrite, steps
+from dpsql.compile.lower import lower
 from dpsql.compile.trees import column
 from dpsql.errors import Error
 from dpsql.privacy import sensitivity
 from dpsql.privacy.sensitivity import Limits
 from tests.properties.asked import Asked, asked
-from tests.properties.checks import examine, people, rows
+from tests.properties.checks import PUBLIC, Bench, Ready, examine, people, rows
 from tests.properties.differences import Violation
-from tests.properties.worlds import Terms
+from tests.properties.worlds import Terms, World
 
 TERMS = Terms(private_keys=True, limits=True)
 
@@ -41,6 +43,9 @@ GRADES = "SELECT kind, grade, COUNT(*), COUNT(DISTINCT uid) FROM events GROUP BY
 WHOLE_DECIMALS = "SELECT kind, SUM(ROUND(amount)), AVG(ROUND(wide)) FROM events GROUP BY kind"
 VALUES = "SELECT kind, COUNT(DISTINCT n), COUNT(DISTINCT x) FROM events GROUP BY kind"
 PRIVATE_VALUES = "SELECT n, COUNT(DISTINCT x) FROM events GROUP BY n"
+CUBE = "SELECT kind, grade, COUNT(*), COUNT(DISTINCT uid), GROUPING(kind) FROM events GROUP BY CUBE (kind, grade)"
+ROLLUP = "SELECT kind, n, SUM(x), COUNT(DISTINCT n) FROM events GROUP BY ROLLUP (kind, n)"
+CUBED_MEAN = "SELECT kind, grade, AVG(n) FROM events GROUP BY CUBE (kind, grade)"
 PRIVATE = "SELECT n, SUM(x) FROM events GROUP BY n"
 PRIVATE_UNITS = "SELECT n, COUNT(DISTINCT uid) FROM events GROUP BY n"
 
@@ -61,6 +66,17 @@ ALL = [
     asked(VALUES, "cells", **CELLS),
     asked(VALUES, "late then cells", max_rows_per_unit=3, max_groups_per_unit=1, max_rows_per_group=2),
     asked(PRIVATE_VALUES, "cells", max_groups_per_unit=1),
+    asked(CUBE, "rows", max_rows_per_unit=3),
+    asked(CUBE, "late", max_rows_per_unit=2),
+    asked(CUBE, "cells", **CELLS),
+    asked(CUBE, "rows then cells", max_rows_per_unit=3, max_groups_per_unit=1, max_rows_per_group=2),
+    asked(CUBED_MEAN, "rescale", max_rows_per_unit=2),
+    asked(CUBED_MEAN, "cells", **CELLS),
+    asked(ROLLUP, "rows", max_rows_per_unit=2),
+    asked(ROLLUP, "cells", max_groups_per_unit=1),
+    asked("SELECT n, kind FROM events GROUP BY CUBE (n, kind)", "late", max_rows_per_unit=2),
+    asked("SELECT n, kind FROM events GROUP BY CUBE (n, kind)", "cells", max_groups_per_unit=1),
+    asked("SELECT kind, n, COUNT(*) FROM events GROUP BY CUBE (n, kind)", "cells", max_groups_per_unit=1),
     asked("SELECT DISTINCT n FROM events", "late", max_rows_per_unit=2),
 ]
 
@@ -107,7 +123,7 @@ def keep_all_keys(patch: pytest.MonkeyPatch) -> None:
 def scale_nothing(patch: pytest.MonkeyPatch) -> None:
     """The ball is not enforced: its radius is a million rows."""
     plain = steps._scaled
-    patch.setattr(steps, "_scaled", lambda i, slot, _, source: plain(i, slot, 1_000_000, source))
+    patch.setattr(steps, "_scaled", lambda i, slot, _, *rest: plain(i, slot, 1_000_000, *rest))
 
 
 def keep_late_rows(patch: pytest.MonkeyPatch) -> None:
@@ -177,6 +193,33 @@ def promise_one_value(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("dpsql.session.check", lambda *_: None)  # which finds it first: see below
 
 
+def count_sets_once(patch: pytest.MonkeyPatch) -> None:
+    """Noise for one grouping set."""
+    patch.setattr(sensitivity, "over_sets", lambda norms: max(norms, key=lambda n: n.l1))
+
+
+def choose_over_all_sets_among_all(patch: pytest.MonkeyPatch) -> None:
+    """The keys of a set are chosen where the set's number is not looked at, and as many as there are sets."""
+    plain = steps.chosen
+    patch.setattr(steps, "_per_set", lambda _: ["u"])
+    patch.setattr(steps, "chosen", lambda groups, release, *rest: plain(groups * 40, release, *rest))
+
+
+def scale_all_but_one_set(patch: pytest.MonkeyPatch) -> None:
+    """The ball is not enforced in the set without keys."""
+    plain = steps._scaled
+
+    def scaled(i: int, slot: Any, ball: int, source: str, per: Any) -> list[exp.Expr]:
+        loose = {e.alias: e.unalias() for e in plain(i, slot, 1_000_000, source, per)}
+        last = exp.EQ(this=column(source, "g"), expression=exp.Literal.number(3))
+        return [
+            steps._as(steps._case([(last.copy(), loose[e.alias])], e.unalias()), e.alias)
+            for e in plain(i, slot, ball, source, per)
+        ]
+
+    patch.setattr(steps, "_scaled", scaled)
+
+
 def count_rows_for_units(patch: pytest.MonkeyPatch) -> None:
     """Private keys are decided on their rows."""
     plain = steps.totals_of_rows
@@ -220,6 +263,11 @@ def leave_the_plan_unchecked(patch: pytest.MonkeyPatch) -> None:
         (bring_all_values, asked(VALUES, "cells", **CELLS), r"\(i+\)"),
         (bring_values_of_all_keys, asked(VALUES, "cells", max_groups_per_unit=1), r"\(i+\)"),
         (promise_one_value, asked(VALUES, "rows", max_rows_per_unit=3), r"\(i+\)"),
+        (count_sets_once, asked(CUBE, "rows", max_rows_per_unit=3), r"\(ii\)"),
+        (count_sets_once, asked(CUBE, "cells", **CELLS), r"\(ii\)"),
+        (count_sets_once, asked(ROLLUP, "rows", max_rows_per_unit=2), r"\(i+\)"),
+        (choose_over_all_sets_among_all, asked(CUBE, "cells", max_groups_per_unit=1), r"\(i+\)"),
+        (scale_all_but_one_set, asked(CUBED_MEAN, "rescale", max_rows_per_unit=2), r"\(ii\)"),
         (
             count_rows_for_units,
             asked("SELECT x, SUM(n) FROM events GROUP BY x", "rows", max_rows_per_unit=2),
@@ -259,6 +307,33 @@ def test_the_plan_does_not_pass_with_too_few_values(tmp_path: Path, monkeypatch:
     for strategy in ("rows", "cells"):
         with pytest.raises(Error, match="the noise covers"):
             examine(tmp_path / strategy, EVENTS, [asked(VALUES, strategy)], terms=TERMS)
+
+
+def test_the_plan_does_not_pass_with_the_noise_of_one_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R = 3 and CUBE of two columns: 12, not 3."""
+    one = asked(CUBE, "rows", max_rows_per_unit=3)
+    with Bench(World(tmp_path / "sound", PUBLIC, TERMS)) as bench:
+        side = bench.side(EVENTS)
+        ready = side.outcome(one)
+        assert isinstance(ready, Ready)
+        (release,) = ready.compiled.plan.releases
+    assert {s.kind.value: s.norms.l1 for s in release.slots} == {"rows": 12, "units": 3 + 3 + 3 + 1}
+    count_sets_once(monkeypatch)
+    for strategy in ("rows", "cells", "rescale"):
+        with pytest.raises(Error, match="the noise covers"):
+            examine(tmp_path / strategy, EVENTS, [asked(CUBE, strategy)], terms=TERMS)
+
+
+def test_the_plan_does_not_pass_with_keys_that_are_joined_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Public keys are a list of groups: joined by the set's number alone, each row would count once for each group."""
+    monkeypatch.setattr(
+        "dpsql.session.lower",
+        lambda *of: replace(q := lower(*of), releases=tuple(replace(r, private_keys=("k1", "k2")) for r in q.releases)),
+    )
+    with pytest.raises(Error, match="no group is joined twice"):
+        examine(tmp_path, EVENTS, [asked(CUBE, "cells")], terms=TERMS)
 
 
 def test_the_plan_does_not_pass_with_a_limit_that_no_step_enforces(

@@ -125,6 +125,10 @@ PRIVATE = [
     "SELECT p.region, LEFT(p.name, 1) AS i, COUNT(DISTINCT p.uid) AS u, AVG(cost) AS c FROM patients p GROUP BY ALL {}",
     "SELECT LENGTH(p.name) AS l, p.smoker, COUNT(*) AS n FROM patients p GROUP BY l, p.smoker {}",
     "SELECT LEFT(p.name, 1) AS i, v.kind, COUNT(*) FROM visits v JOIN patients p USING (uid) GROUP BY i, v.kind {}",
+    # in grouping sets: every group of two patients, and the set without keys
+    "SELECT p.weight AS w, GROUPING(p.weight) AS g, COUNT(*) AS n FROM patients p GROUP BY ROLLUP (w) {}",
+    "SELECT LEFT(p.name, 1) AS i, p.sex, COUNT(*) AS n, GROUPING(LEFT(p.name, 1), p.sex) FROM patients p"
+    " GROUP BY CUBE (i, p.sex) {}",
     # over units of several rows
     "SELECT v.visit_id // 50 AS d, COUNT(*), SUM(fee) AS f FROM visits v JOIN patients p USING (uid) GROUP BY d {}",
     "SELECT LEFT(p.name, 1) AS i, COUNT(*), AVG(v.fee) AS f FROM visits v JOIN patients p USING (uid) GROUP BY i {}",
