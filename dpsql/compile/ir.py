@@ -20,7 +20,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.errors import Span
+from dpsql.errors import Span, refusal
 from dpsql.policy.facts import Kind, SqlType
 
 Value = bool | int | Decimal | float | str | date | datetime
@@ -91,6 +91,13 @@ class JoinKind(Enum):
     LEFT = "left"
 
 
+def check_condition(scalar: Scalar) -> None:
+    """Conditions are of type BOOLEAN: under any other type the engine casts each value by itself, and one that is no
+    truth value ('Ann') makes it raise, which would tell of that row. `lower_condition` makes them so."""
+    if scalar.facts.type.kind is not Kind.BOOLEAN:
+        raise refusal("DP901", f"a condition came as {scalar.facts.type}", span=scalar.span)
+
+
 @dataclass(frozen=True, slots=True)
 class Join:
     """left JOIN right ON on. Where both sides are private, `rewrite` adds equality of their units."""
@@ -100,6 +107,9 @@ class Join:
     right: Relation
     on: Scalar
 
+    def __post_init__(self) -> None:
+        check_condition(self.on)
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -107,6 +117,9 @@ class Filter:
 
     input: Relation
     predicate: Scalar
+
+    def __post_init__(self) -> None:
+        check_condition(self.predicate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +170,10 @@ class Measure:
     text: str
     column: str = ""
     span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if self.argument is not None and self.statistic in (Statistic.ROWS, Statistic.UNITS):
+            check_condition(self.argument)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from dpsql.compile.keys import GroupKey
 from dpsql.compile.measures import Measures
 from dpsql.compile.parse import span_of
 from dpsql.compile.public import check_public
-from dpsql.compile.scalars import lower_scalar, narrow
+from dpsql.compile.scalars import lower_condition, lower_scalar, narrow
 from dpsql.compile.trees import aliased, called, column, conjuncts, is_star, rebuild, select, shown, without_parens
 from dpsql.compile.types import column_facts
 from dpsql.errors import Error, refusal
@@ -185,7 +185,7 @@ class _Lowerer:
         driving = joins.driving_source(block, self.policy, self.facts, scope)
         if block.where is not None:
             self._check_row_expression(block, block.where, "WHERE")
-            relation = Filter(relation, lower_scalar(block.where, scope))
+            relation = Filter(relation, lower_condition(block.where, scope, "WHERE"))
         return relation, scope, drives[driving.alias]
 
     def _join(
@@ -213,7 +213,7 @@ class _Lowerer:
         on: exp.Expr = join.on if join.on is not None else exp.true()
         self._check_row_expression(block, on, "ON")
         on = self._without_unit_equality(block, on)
-        predicate = lower_scalar(on, {**scope, **columns})
+        predicate = lower_condition(on, {**scope, **columns}, "ON")
         return Join(JoinKind.LEFT if optional else JoinKind.INNER, left, right, predicate), joined
 
     def _without_unit_equality(self, block: PrivateBlock, on: exp.Expr) -> exp.Expr:

@@ -8,7 +8,7 @@ from dpsql.compile import joins
 from dpsql.compile.blocks import PrivateBlock, Source, is_aggregate, is_optional
 from dpsql.compile.ir import Measure, Scalar, Scope, Statistic, is_same
 from dpsql.compile.parse import span_of
-from dpsql.compile.scalars import lower_scalar
+from dpsql.compile.scalars import lower_condition, lower_scalar
 from dpsql.compile.trees import called, is_star, shown, wrapped
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind
@@ -93,7 +93,7 @@ class Measures:
         if condition is None:
             return None
         self._check_row(condition)
-        return lower_scalar(condition, self.scope)
+        return lower_condition(condition, self.scope, "FILTER")
 
     def _value(self, argument: exp.Expr, condition: exp.Expr | None) -> Scalar:
         """The argument, NULL where a FILTER is not true."""

@@ -36,6 +36,11 @@ def lower_scalar(tree: exp.Expr, scope: Scope) -> Scalar:
     return rule(tree, scope) if rule is not None else apply(tree, scope, lower_scalar)
 
 
+def lower_condition(tree: exp.Expr, scope: Scope, what: str) -> Scalar:
+    """The total form of a condition, as BOOLEAN. what: the clause it stands in. Raises DP232 for text and dates."""
+    return comparisons.condition(lower_scalar(tree, scope), what)
+
+
 def narrow(scope: Scope, predicate: exp.Expr) -> Scope:
     """The scope for rows for which `predicate` is TRUE. What the engine may see before the filter stays as it was."""
     return assume(scope, predicate, True, False, lower_scalar)
