@@ -16,6 +16,7 @@ from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token
 
 from dpsql.compile.essence import INTERVAL_UNITS, UNITS
+from dpsql.compile.forgiven import misread
 from dpsql.compile.scan import STRICT_NUMBER, tokenize
 from dpsql.compile.trees import copied, dissolve, levels, nodes
 from dpsql.errors import Error, Span, refusal
@@ -200,7 +201,8 @@ def parenthesised(tree: exp.Query) -> exp.Query:
 
 
 def check_shape(tree: exp.Query) -> exp.Query:
-    """The tree itself, if it is shallow, its numbers are numbers and its parts of dates are such."""
+    """The tree itself, if it is shallow, its numbers are numbers, its parts of dates are such, and DuckDB's grammar
+    has it."""
     for depth, level in enumerate(levels(tree)):
         if depth == MAX_TREE_DEPTH:
             raise _too_deep()
@@ -214,6 +216,10 @@ def check_shape(tree: exp.Query) -> exp.Query:
                 raise refusal("DP240", f"{what} is not answered", span=span_of(node), repair="dpsql only reads")
             if isinstance(node, exp.Select) and not node.expressions:
                 raise refusal("DP101", "a SELECT without columns", repair="write what to select; * is all")
+            error = misread(node)
+            if error is not None:
+                error.span = span_of(node)
+                raise error
             unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")
             in_list = is_unit(unit) and (not isinstance(node, exp.Interval) or unit.name.upper() in INTERVAL_UNITS)
             if unit is not None and not in_list:

@@ -188,3 +188,11 @@ def is_plain_subquery(node: exp.Expr) -> bool:
 def derived(query: exp.Expr, alias: str) -> exp.Subquery:
     """`(query) AS "alias"`, as the parser would build it."""
     return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+
+_ASCII = {ord(c): ord(c.lower()) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
+
+def folded(name: str) -> str:
+    """A name as DuckDB compares it: the case of A to Z is ignored, of no other letter."""
+    return name.translate(_ASCII)

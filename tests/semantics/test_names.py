@@ -27,9 +27,7 @@ STRICTER = {
 
 PENDING = {
     "main.q where q is an alias": r"main\.q\.a",
-    "ORDER BY ALL among others": r"ORDER BY ALL DESC, 1",
     "a column of the SELECT list that names one after itself": r"x \+ m AS [mx]",
-    "two WITH entries of one name": r"WITH q AS .*, q AS",
     "more names for columns than columns": r"x15\)|q\(p, a, z\)",
     "joined columns of one name: the first keeps it, the next is a_1": (
         r"SUM\((q\.)?\w+\) AS s FROM \(SELECT (\*|t\.a, r\.a.*|r\.a, t\.a.*|\*, \*) FROM t JOIN r USING \(k\)\)"

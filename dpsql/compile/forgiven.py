@@ -1,0 +1,70 @@
+"""What sqlglot's parser forgives and DuckDB's grammar does not have.
+
+Such a tree would be written back as the same text, so that the round trip finds nothing: DuckDB's parser would refuse
+it after all else was done, or, where a private block is bound by names of our own, nobody would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from dpsql.compile.trees import folded
+from dpsql.errors import Error, refusal
+
+
+def misread(node: exp.Expr) -> Error | None:
+    """The refusal of a node that is no SQL of DuckDB's; its span is the caller's to give."""
+    rule = _RULES.get(type(node))
+    return rule(node) if rule is not None else None
+
+
+def _from(node: exp.Expr) -> Error | None:
+    if isinstance(node.this, exp.Select | exp.SetOperation):
+        return refusal("DP101", "a query in FROM is not in parentheses", repair="write (SELECT ...)")
+    return None
+
+
+def _join(join: exp.Expr) -> Error | None:
+    method, side, kind = (str(join.args.get(key) or "").upper() for key in ("method", "side", "kind"))
+    words = " ".join(filter(None, (method, side, kind)))
+    conditioned = any(join.args.get(key) for key in ("on", "using"))
+    if conditioned and (method in ("NATURAL", "POSITIONAL") or kind == "CROSS"):
+        repair = "use JOIN ... ON, or leave the condition out"
+        return refusal("DP101", f"{words} JOIN takes no condition", repair=repair)
+    if not conditioned and kind in ("SEMI", "ANTI") and method != "NATURAL":
+        return refusal("DP101", f"{words} JOIN needs ON or USING")
+    if (method == "NATURAL" and kind == "CROSS") or (kind == "OUTER" and not side):
+        return refusal("DP101", f"{words} JOIN is no join", repair="use JOIN, LEFT JOIN, RIGHT JOIN or FULL JOIN")
+    return _from(join)
+
+
+def _order(node: exp.Expr) -> Error | None:
+    whole = any(isinstance(o.this, exp.Var) and o.this.name.upper() == "ALL" for o in node.expressions)
+    return _alone("ORDER BY ALL") if whole and len(node.expressions) > 1 else None
+
+
+def _group(node: exp.Expr) -> Error | None:
+    return _alone("GROUP BY ALL") if node.args.get("all") and node.expressions else None
+
+
+def _alone(what: str) -> Error:
+    return refusal("DP101", f"{what} stands alone", repair="name the columns, or leave the others out")
+
+
+def _with(node: exp.Expr) -> Error | None:
+    names = [folded(cte.alias) for cte in node.expressions]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is None:
+        return None
+    return refusal("DP112", f'two queries of one WITH are called "{twice}"', repair="give one of them another name")
+
+
+_RULES: dict[type[exp.Expr], Callable[[exp.Expr], Error | None]] = {
+    exp.From: _from,
+    exp.Join: _join,
+    exp.Order: _order,
+    exp.Group: _group,
+    exp.With: _with,
+}
