@@ -8,7 +8,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from dpsql.compile.trees import conjuncts
+from dpsql.compile.trees import implied
 from dpsql.policy.model import Table
 
 
@@ -85,9 +85,11 @@ class PrivateBlock:
 
     @property
     def predicates(self) -> list[exp.Expr]:
-        """What every row of the block satisfies: WHERE, and ON of the joins that drop what has no partner."""
-        inner = [c for j in self.joins if j.kind == "INNER" for c in conjuncts(j.on)]
-        return [*inner, *conjuncts(self.where)]
+        """What every row of the block satisfies: WHERE, and ON of the joins that drop what has no partner, unless a
+        RIGHT or FULL JOIN after them brings rows of its own."""
+        outer = [i for i, j in enumerate(self.joins, 1) if j.kind in ("RIGHT", "FULL")]
+        inner = [c for j in self.joins[max(outer, default=0) :] if j.kind == "INNER" for c in implied(j.on)]
+        return [*inner, *implied(self.where)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from dpsql.compile.limits import Request, one_row_per_unit
 from dpsql.compile.plan import PrivatePlan, ReleasePlan, scans
+from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import SlotKind
 from dpsql.errors import refusal
 from dpsql.policy.model import Policy
@@ -28,7 +31,7 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         _require(not single or limits == Limits("rows", rows=1), "one row per unit needs no other limit")
         _require(limits.groups is None or limits.per_unit, "the limit on groups is enforced")
         _require(not limits.late or limits.rows is not None, "the limit after WHERE is enforced")
-        _check_keys(release)
+        _check_keys(release, policy)
         reach = [min(n for n in (limits.rows, limits.groups, d) if n is not None) for d in release.domains]
         touched = sum(reach)
         for slot in release.slots:
@@ -52,11 +55,12 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         _require(plan.delta in (0, request.delta), "the price is the delta that was asked")
 
 
-def _check_keys(release: ReleasePlan) -> None:
+def _check_keys(release: ReleasePlan, policy: Policy) -> None:
     """Each set of keys is there once, and is public as a whole, its list enforced by the SQL, or selected privately."""
     node, private = release.release, set(release.release.private_keys)
     if node.public_keys is not None:  # joined on fewer columns than it has, it would multiply what units bring
         columns = [item.alias_or_name for item in node.public_keys.tree.selects]
+        _require(_is_public(node.public_keys.tree, policy), "public keys are public")
         _require(columns == [n for n in node.key_names if n not in private], "no group is joined twice")
     _require(len(set(node.grouping)) == len(node.grouping) == len(release.domains), "every set of keys is there once")
     for names, keys in zip(node.grouping, release.domains, strict=True):
@@ -64,6 +68,12 @@ def _check_keys(release: ReleasePlan) -> None:
         listed = node.public_keys is not None and private.isdisjoint(names)
         _require(keys is None or not names or listed, "public keys are listed")
     _require((release.keys is None) == (release.selection is not None), "private keys are selected")
+
+
+def _is_public(tree: exp.Expr, policy: Policy) -> bool:
+    """Whether a relation reads public tables alone: which groups an answer shows must tell nothing of private rows."""
+    tables = [t for t in tree.find_all(exp.Table) if isinstance(t.this, exp.Identifier)]
+    return all(t.db == PUBLIC_CATALOG and t.name in policy.tables and policy.tables[t.name].public for t in tables)
 
 
 def _require(condition: bool, promise: str) -> None:

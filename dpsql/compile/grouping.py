@@ -14,14 +14,13 @@ from itertools import combinations, product
 from sqlglot import exp
 
 from dpsql.compile.blocks import SETS, PrivateBlock, leaves
-from dpsql.compile.ir import GROUPING, PublicKeys, Scope, grouping_id
-from dpsql.compile.keys import GroupKey, public_keys
+from dpsql.compile.ir import GROUPING, PublicKeys, grouping_id
+from dpsql.compile.keys import GroupKey, KeyLists
 from dpsql.compile.literals import literal, null
 from dpsql.compile.parse import span_of
 from dpsql.compile.trees import aliased, column, derived, select, without_parens
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, SqlType
-from dpsql.policy.model import Policy
 
 MAX_SETS = 128
 MAX_KEYS = 60
@@ -85,14 +84,14 @@ def _names(element: exp.Expr, keys: Sequence[GroupKey]) -> set[str]:
 
 
 def public_keys_of_sets(
-    block: PrivateBlock, keys: Sequence[GroupKey], sets: Sequence[Names], scope: Scope, policy: Policy
+    lists: KeyLists, keys: Sequence[GroupKey], sets: Sequence[Names]
 ) -> tuple[PublicKeys | None, Names]:
-    """As `public_keys`, whose columns here are `g` and the keys; its parts are those of each set."""
+    """The public keys of a release, and the names of those that have no public values. Where there are several sets
+    the columns are `g` and the keys, and the parts are those of each set."""
+    names, private = tuple(k.key.name for k in keys), lists.private
     if not sets:
-        return public_keys(block, keys, scope, policy) if keys else (None, ())
-    names = tuple(k.key.name for k in keys)
-    _, private = public_keys(block, keys, scope, policy)
-    parts = [public_keys(block, [k for k in keys if k.key.name in s], scope, policy)[0] for s in sets]
+        return lists.of(names), private
+    parts = [lists.of(s) for s in sets]
     selects: list[exp.Query] = [
         _tagged(part, grouping_id(names, s), s, keys, private) for part, s in zip(parts, sets, strict=True)
     ]

@@ -23,7 +23,7 @@ from dpsql.compile.ir import Scope
 from dpsql.compile.kinds import unify
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import conjuncts
+from dpsql.compile.trees import implied
 from dpsql.errors import Error, refusal
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Path, Policy, Table
@@ -80,7 +80,7 @@ def _undetermined(
     """The sources for which a row of `driving` may have several partners."""
     everywhere = block.predicates
     own: Mapping[str, Iterable[exp.Expr]] = {
-        j.source.alias: list(conjuncts(j.on)) for j in block.joins if j.kind == "LEFT"
+        j.source.alias: list(implied(j.on)) for j in block.joins if j.kind == "LEFT"
     }
     determined = {driving.alias}
     rest = [s for s in block.sources if s is not driving]

@@ -3,30 +3,39 @@
 Every public key appears in the answer, with its own noise, whether or not a private row has it; private rows with any
 other key are dropped. (A group that appears only because somebody is in it would disclose that somebody is.)
 
-The relation is the product of the key columns' public domains, restricted by every conjunct of WHERE and ON that speaks
-of key or public columns only:
-- keys computed from columns of public tables: the values that those tables hold;
-- a private column with `references`: the values of the public column it refers to;
-- anything with a finite domain that policy or query text prove: `values`, IN lists, CASE of literals, booleans,
-  EXTRACT over bounded dates. Such a domain contains NULL unless the text excludes it.
+The relation is the product of the keys' public domains, restricted by every conjunct of WHERE and ON that speaks of
+keys and public columns only, or can be weakened to one that does. A domain is
+- of an expression over public tables: what those tables give, with the public tables that they are joined with;
+- of private columns with `references`: the values of the public columns they refer to, together where the reference is
+  composite;
+- of anything whose values policy or query text prove to be finitely many (`values`, IN lists, CASE of literals,
+  booleans, EXTRACT over bounded dates): those. Such a domain contains NULL unless the text excludes it.
+
+Subqueries are seen through (`lineage`), and columns that are equal in every row are one (`equations`). Nothing here
+has to be right for privacy but one thing, which `check` repeats: the relation reads public tables alone. Were a key
+missing that a row has, that row would be dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpsql.compile.blocks import PrivateBlock, TableSource, origin
-from dpsql.compile.ir import Key, PublicKeys, Scope, Value
-from dpsql.compile.literals import literal, null
-from dpsql.compile.ranges import finite
-from dpsql.compile.resolve import PUBLIC_CATALOG
-from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import add_join, aliased, column, derived, rebuild, select, wrapped
-from dpsql.policy.facts import Kind, SqlType
-from dpsql.policy.model import Policy, Table
+from dpsql.compile import domains
+from dpsql.compile.blocks import PrivateBlock
+from dpsql.compile.equations import Equations
+from dpsql.compile.ir import ColumnName, Facts, Key, PublicKeys, Scope
+from dpsql.compile.keyrelation import KeyRelation, Part
+from dpsql.compile.lineage import lineage
+from dpsql.compile.ranges import facts_of, finite, how_many
+from dpsql.compile.scalars import lower_scalar, narrow
+from dpsql.compile.trees import column, unwrapped
+from dpsql.compile.types import column_facts
+from dpsql.errors import NotSupportedError, ProgrammingError
+from dpsql.policy.facts import PublicFacts
+from dpsql.policy.model import Policy, Reference, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,166 +46,170 @@ class GroupKey:
     key: Key
 
 
-def public_keys(
-    block: PrivateBlock, keys: Sequence[GroupKey], scope: Scope, policy: Policy
-) -> tuple[PublicKeys | None, tuple[str, ...]]:
-    """The key relation of a release, and the names of the keys that have no public values (they are not in it)."""
-    return _Builder(block, keys, scope, policy).build()
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A key over tables. `facts`: of its values in the rows that are left."""
+
+    name: str
+    tree: exp.Expr
+    facts: Facts
 
 
-class _Builder:
-    def __init__(self, block: PrivateBlock, keys: Sequence[GroupKey], scope: Scope, policy: Policy):
-        self.block, self.keys, self.scope, self.policy = block, keys, scope, policy
-        self.public = {s.alias: s for s in block.sources if isinstance(s, TableSource) and s.table.public}
-        self.optional = {j.source.alias for j in block.joins if j.kind == "LEFT"} & set(self.public)
-        self.predicates = block.predicates
-        self.inferred = False
-        self.count: int | None = 1  # of the product of domains; None once a table gives one of them
-        self.relations: list[exp.Expr] = []
-        self.stands_for: dict[tuple[str, str], exp.Expr] = {}  # private key column -> column of its domain
-        self.used: list[str] = []  # public aliases in the relation
+class KeyLists:
+    """The public values of the keys of a release, found once: any of them can be asked for.
 
-    def build(self) -> tuple[PublicKeys | None, tuple[str, ...]]:
-        self._add_public_tables()
-        columns = {k.key.name: self._key_column(i, k) for i, k in enumerate(self.keys, 1)}
-        private = tuple(name for name, column_ in columns.items() if column_ is None)
-        where = [t for p in self.predicates if (t := self._over_keys(p)) is not None]
-        items = [aliased(c, name) for name, c in columns.items() if c is not None]
-        if not items:
-            return None, private
-        first, *more = self.relations
-        tree = select(items, first)
-        tree.set("distinct", exp.Distinct())
-        for relation in more:
-            add_join(tree, "CROSS", relation)
-        if where:
-            tree.set("where", exp.Where(this=exp.and_(*(wrapped(w) for w in where), copy=False)))
-        known = self.count if not self.used and not where else None
-        return PublicKeys(tree, self.inferred, known), private
+    private: the names of the keys that have none."""
 
-    def _add_public_tables(self) -> None:
-        """The public tables that the keys read, and those that join with them by public columns alone."""
-        needed = {c.table for k in self.keys for c in k.tree.find_all(exp.Column)} & set(self.public)
-        grown = True
-        while grown:
-            grown = False
-            for predicate in self.predicates:
-                aliases = {c.table for c in predicate.find_all(exp.Column)}
-                if aliases <= set(self.public) and aliases & (needed - self.optional) and not aliases & self.optional:
-                    grown = grown or not aliases <= needed
-                    needed |= aliases
-        for alias in self.public:
-            if alias in needed:
-                self.used.append(alias)
-                table = self.public[alias].table
-                relation = _named(_scan(table), alias)
-                self.relations.append(self._with_null_row(table, alias) if alias in self.optional else relation)
+    def __init__(self, block: PrivateBlock, keys: Sequence[GroupKey], scope: Scope, policy: Policy, facts: PublicFacts):
+        self._policy, self._facts = policy, facts
+        self._lineage = lineage(block, facts)
+        self._public = {alias: s for alias, s in self._lineage.tables.items() if s.table.public}
+        known: Scope = {**scope, **self._lineage.scope}
+        self._equations = Equations(self._lineage.predicates, known, list(self._public), self._lineage.optional)
+        predicates = [self._equations.of(p) for p in self._lineage.predicates]
+        narrowed: Scope = {}
+        if not all(self._is_over_tables(key.tree) for key in keys):
+            narrowed = narrow(known, *predicates)
+        self._keys = [self._traced(key, narrowed) for key in keys]
+        self._sought = [*self._keys, *self._columns(narrowed)]
+        self._relation = KeyRelation(predicates, known)
+        # What gives the values of each key, over the parts of the relation.
+        self._values: dict[str, exp.Expr] = {k.name: k.tree for k in self._keys if self._is_over_tables(k.tree)}
+        self._find()
+        self.private = tuple(key.name for key in self._keys if key.name not in self._values)
 
-    def _with_null_row(self, table: Table, alias: str) -> exp.Expr:
-        """A LEFT JOINed table also gives a row of NULLs."""
-        columns = [c for c in table.columns if (alias, c) in self.scope]
-        real = exp.select(*(exp.column(exp.to_identifier(c, quoted=True)) for c in columns)).from_(_scan(table))
-        nulls = exp.select(*(exp.alias_(null(self.scope[alias, c].type), c, quoted=True) for c in columns))
-        return derived(exp.union(real, nulls, distinct=False), alias)
+    def of(self, names: Sequence[str]) -> PublicKeys | None:
+        """The relation of some of the keys: of those that have public values, in order; None where none has."""
+        listed = [(name, self._values[name]) for name in names if name in self._values]
+        return self._relation.select(listed) if listed else None
 
-    def _key_column(self, position: int, group: GroupKey) -> exp.Expr | None:
-        """The expression that gives this key's values over the relations, adding its domain where it needs one; None
-        where nothing public says what they are."""
-        used = {(c.table, c.name) for c in group.tree.find_all(exp.Column)}
-        if used and all(alias in self.public for alias, _ in used):
-            return group.key.scalar.tree.copy()
-        domain = self._domain(group)
-        if domain is None:
-            return None
-        alias = f"domain_{position}"
-        self.relations.append(_named(domain, alias, columns=("v",)))
-        value = column(alias, "v")
-        if isinstance(group.tree, exp.Column):
-            self.stands_for[group.tree.table, group.tree.name] = value
-        return value
+    def _find(self) -> None:
+        for alias, source in self._public.items():
+            self._relation.add(self._table(alias, source.table))
+        self._from_references()
+        for key in sorted(self._open(), key=lambda k: not self._members(k)):  # columns first
+            if not self._from_others(key):
+                self._from_values(key)
 
-    def _domain(self, group: GroupKey) -> exp.Expr | None:
-        facts = group.key.scalar.facts
-        values = finite(facts)
-        declared = self._declared(group.tree)
-        if values is not None:
-            self.inferred = self.inferred or declared != "values"
-            if self.count is not None:
-                self.count *= len(values) + facts.nullable
-            return _values(values, facts.type, nullable=facts.nullable)
-        self.count = None
-        if isinstance(declared, tuple):
-            table, target = declared
-            source = exp.select(exp.column(exp.to_identifier(target, quoted=True))).from_(_scan(table)).distinct()
-            if facts.nullable:
-                return exp.union(source, exp.select(null(facts.type)), distinct=False).subquery()
-            return source.subquery()
-        return None
+    # -- what is sought -----------------------------------------------------------------------------------------
 
-    def _declared(self, tree: exp.Expr) -> str | tuple[Table, str] | None:
-        """ "values", or the public (table, column) that a bare private column refers to."""
-        if not isinstance(tree, exp.Column):
-            return None
-        found = origin(next(s for s in self.block.sources if s.alias == tree.table), tree.name)
-        if found is None:
-            return None
-        source, name = found
-        declared = source.table.columns.get(name)
-        if declared is not None and declared.values is not None:
-            return "values"
-        for reference in source.table.references:
-            if reference.columns == (name,):
-                return self.policy.tables[reference.table], reference.target[0]
-        return None
+    def _is_over_tables(self, tree: exp.Expr) -> bool:
+        used = {c.table for c in tree.find_all(exp.Column)}
+        return bool(used) and used <= set(self._public)
 
-    def _over_keys(self, predicate: exp.Expr) -> exp.Expr | None:
-        """The predicate over the key relation, or None where it speaks of anything else."""
-        columns = {(c.table, c.name) for c in predicate.find_all(exp.Column)}
-        known = all(a in self.used or (a, n) in self.stands_for for a, n in columns)
-        if not columns or not known or any(isinstance(n, exp.Query) for n in predicate.walk()):
-            return None
+    def _traced(self, group: GroupKey, narrowed: Scope) -> _Key:
+        """The key over tables; as it is where the tables say nothing of it, or another type."""
+        own, tree = group.key.scalar.facts, self._equations.of(self._lineage.of(group.tree))
+        if self._is_over_tables(group.tree):
+            return _Key(group.key.name, tree, own)
+        try:
+            facts = lower_scalar(tree, narrowed).facts
+        except (NotSupportedError, ProgrammingError):
+            return _Key(group.key.name, group.tree, own)
+        if facts.type != own.type:
+            return _Key(group.key.name, group.tree, own)
+        counts = [how_many(f) for f in (facts, own)]
+        fewer = own if counts[0] is None or (counts[1] is not None and counts[1] < counts[0]) else facts
+        return _Key(group.key.name, tree, replace(fewer, nullable=facts.nullable and own.nullable))
 
-        def stand_in(node: exp.Expr) -> exp.Expr:
-            if isinstance(node, exp.Column) and (node.table, node.name) in self.stands_for:
-                return self.stands_for[node.table, node.name].copy()
-            return rebuild(node, stand_in) if not isinstance(node, exp.Column) else node.copy()
+    def _columns(self, narrowed: Scope) -> list[_Key]:
+        """The private columns from which keys without values of their own are computed."""
+        found = {
+            (c.table, c.name): c
+            for key in self._keys
+            if not self._members(key) and finite(key.facts) is None
+            for c in key.tree.find_all(exp.Column)
+            if c.table not in self._public and (c.table, c.name) in narrowed
+        }
+        return [_Key(f"{name[0]}.{name[1]}", c, narrowed[name]) for name, c in found.items()]
 
-        return stand_in(lower_scalar(predicate, self.scope).tree)
+    def _members(self, key: _Key) -> Sequence[ColumnName]:
+        """The columns that a key is; none where it is computed."""
+        tree = unwrapped(key.tree)
+        return self._equations.members((tree.table, tree.name)) if isinstance(tree, exp.Column) else ()
 
+    def _open(self) -> list[_Key]:
+        """What has no values yet."""
+        return [key for key in self._sought if key.name not in self._values]
 
-def _scan(table: Table) -> exp.Table:
-    return exp.Table(this=exp.to_identifier(table.name, quoted=True), db=exp.to_identifier(PUBLIC_CATALOG))
+    # -- where values come from ---------------------------------------------------------------------------------
 
+    def _table(self, alias: str, table: Table) -> Part:
+        rows = 1 + (self._facts.tables[table.name].rows or 0)
+        if alias not in self._lineage.optional:
+            return Part(alias, domains.table(table, alias), is_table=True, most=rows)
+        types = [(name, facts.type) for (of, name), facts in self._lineage.scope.items() if of == alias]
+        return Part(alias, domains.optional_table(table, types, alias), is_table=True, most=rows)
 
-def _named(relation: exp.Expr, alias: str, columns: Sequence[str] = ()) -> exp.Expr:
-    relation.set(
-        "alias",
-        exp.TableAlias(
-            this=exp.to_identifier(alias, quoted=True),
-            columns=[exp.to_identifier(c, quoted=True) for c in columns] or None,
-        ),
-    )
-    return relation
+    def _from_references(self) -> None:
+        """Columns with a reference: the one that gives most of them first. It may give columns that a joined table
+        gives too, which joins the two; values that the text lists are better, unless other columns need it."""
+        while covering := [(r, covered) for r, ends in self._references() if (covered := self._covered(ends))]:
+            reference, covered = max(covering, key=lambda c: (len(c[1]), -len(c[0].columns)))
+            self._refer(reference, covered)
 
+    def _references(self) -> Iterator[tuple[Reference, dict[ColumnName, str]]]:
+        """Every reference of a private table, and which private column refers to which public one."""
+        for alias, source in self._lineage.tables.items():
+            for reference in source.table.references if alias not in self._public else ():
+                columns = zip(reference.columns, reference.target, strict=True)
+                yield reference, {(alias, name): target for name, target in columns}
 
-def _values(values: Sequence[Value], type_: SqlType, *, nullable: bool) -> exp.Expr:
-    """A relation of these values: a series for long runs of integers, else a VALUES list."""
-    rows: list[exp.Expr] = [literal(v, type_) for v in values]
-    if nullable:
-        rows.append(null(type_))
-    if not rows:  # contradictory predicates: no group can exist
-        empty = exp.select(null(type_)).where(exp.false())
-        return empty.subquery()
-    if type_.kind is Kind.INTEGER and len(values) > 50 and _is_run(values):
-        run = exp.GenerateSeries(
-            start=literal(values[0], type_), end=literal(values[-1], type_), is_end_exclusive=False
+    def _covered(self, ends: Mapping[ColumnName, str]) -> list[tuple[_Key, str]]:
+        """(key, public column) for what a reference gives; none where it gives nothing new."""
+        found = {key.name: (key, ends[name]) for key in self._sought for name in self._members(key) if name in ends}
+        new = [key for key in self._open() if key.name in found and finite(key.facts) is None]
+        return list(found.values()) if new else []
+
+    def _refer(self, reference: Reference, covered: Sequence[tuple[_Key, str]]) -> None:
+        table, known = self._policy.tables[reference.table], self._facts.tables[reference.table]
+        nullable = {target: key.facts.nullable for key, target in covered}
+        alias = f"$domain_{1 + self._sought.index(covered[0][0])}"
+        names = {target: f"v{i}" if len(nullable) > 1 else "v" for i, target in enumerate(nullable, 1)}
+        values = domains.referred(table, [(target, known.types[target], nullable[target]) for target in names])
+        nulls = sum(nullable.values())
+        rows = known.rows or 0
+        most = rows + nulls if len(nullable) == 1 else rows * 2**nulls
+        exact = len(nullable) == len(reference.columns) and (len(nullable) == 1 or not nulls)
+        relation = domains.named(values, alias, list(names.values()))
+        self._relation.add(Part(alias, relation, is_table=False, most=most, known=exact, columns=len(names)))
+        for key, target in covered:
+            # The public column's facts: bounds of the private one say nothing of its values.
+            facts = column_facts(table.columns[target], known.types[target], table)
+            self._give(key, column(alias, names[target]), replace(facts, nullable=nullable[target]))
+
+    def _from_others(self, key: _Key) -> bool:
+        """What is computed from columns that have values, and from public tables: `month(day)` beside `day`."""
+        tree = self._relation.over(key.tree, key.facts.type) if not self._members(key) else None
+        if tree is not None:
+            self._values[key.name] = tree
+        return tree is not None
+
+    def _from_values(self, key: _Key) -> None:
+        """What has finitely many values, all of them proved."""
+        values = finite(key.facts)
+        if values is None:
+            return
+        inferred = not self._is_declared(key)
+        alias, type_, nullable = f"$domain_{1 + self._sought.index(key)}", key.facts.type, key.facts.nullable
+        relation = domains.named(domains.listed(values, type_, nullable=nullable), alias, ["v"])
+        self._relation.add(
+            Part(alias, relation, is_table=False, most=len(values) + nullable, known=True, inferred=inferred)
         )
-        series = exp.select(exp.Explode(this=run))
-        return (exp.union(series, exp.select(null(type_)), distinct=False) if nullable else series).subquery()
-    return exp.Values(expressions=[exp.Tuple(expressions=[row]) for row in rows])
+        self._give(key, column(alias, "v"), facts_of(type_, domain=values, nullable=nullable))
 
+    def _give(self, key: _Key, values: exp.Column, facts: Facts) -> None:
+        if key.name in self._values:
+            self._relation.equate(self._values[key.name], values, facts)
+        else:
+            self._relation.stand_in(key.tree, values, facts)
+            self._values[key.name] = values
 
-def _is_run(values: Sequence[Value]) -> bool:
-    """Whether ascending integers follow one another without a gap."""
-    first, last = values[0], values[-1]
-    return isinstance(first, int) and isinstance(last, int) and last - first == len(values) - 1
+    def _is_declared(self, key: _Key) -> bool:
+        """Whether the policy lists the values of the column that a key is."""
+        declared = [
+            source.table.columns.get(name)
+            for alias, name in self._members(key)
+            if (source := self._lineage.tables.get(alias)) is not None
+        ]
+        return any(c is not None and c.values is not None for c in declared)

@@ -30,7 +30,7 @@ from dpsql.compile.blocks import (
 )
 from dpsql.compile.grouping import grouping_sets, grouping_value, public_keys_of_sets
 from dpsql.compile.ir import Facts, Filter, Join, JoinKind, Key, Project, Query, Relation, Release, Scalar, Scan, Scope
-from dpsql.compile.keys import GroupKey
+from dpsql.compile.keys import GroupKey, KeyLists
 from dpsql.compile.measures import Measures
 from dpsql.compile.parse import span_of
 from dpsql.compile.public import check_public
@@ -114,7 +114,8 @@ class _Lowerer:
         sets = grouping_sets(block, keys)
         post = _PostProcessing(self, block, name, keys, sets, measures)
         outer = self._outer(block, post, ctes)
-        public, private = public_keys_of_sets(block, keys, sets, scope, self.policy)
+        lists = KeyLists(block, keys, scope, self.policy, self.facts) if keys else None
+        public, private = public_keys_of_sets(lists, keys, sets) if lists is not None else (None, ())
         if not measures.found:  # which groups exist is the question: a public list does not answer it
             public, private = None, tuple(k.key.name for k in keys)
         release = Release(
@@ -279,10 +280,7 @@ class _Lowerer:
 
     def _narrowed(self, block: PrivateBlock, scope: Scope) -> Scope:
         """What holds for the rows that pass WHERE and the inner joins."""
-        for join in block.joins:
-            if join.kind == "INNER" and join.on is not None:
-                scope = narrow(scope, join.on)
-        return narrow(scope, block.where) if block.where is not None else scope
+        return narrow(scope, *block.predicates)
 
     # -- checks -------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from dpsql.compile.guards import repeatable
 from dpsql.compile.ir import Lower, Scalar, Scope
 from dpsql.compile.kinds import BOOLEAN, NULL, VARCHAR, constant_of, unify
 from dpsql.compile.literals import number_of
-from dpsql.compile.narrowing import assume
+from dpsql.compile.narrowing import assume, compares, sharpened
 from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import joined
 from dpsql.compile.trees import column, unwrapped
@@ -33,7 +33,8 @@ def lower_scalar(tree: exp.Expr, scope: Scope) -> Scalar:
 
     A cast that fails, a division by 0 and a date calculation that leaves the years 1 to 9999 give NULL."""
     rule = _RULES.get(type(tree))
-    return rule(tree, scope) if rule is not None else apply(tree, scope, lower_scalar)
+    scalar = rule(tree, scope) if rule is not None else apply(tree, scope, lower_scalar)
+    return sharpened(scalar, scope)
 
 
 def lower_condition(tree: exp.Expr, scope: Scope, what: str) -> Scalar:
@@ -41,9 +42,13 @@ def lower_condition(tree: exp.Expr, scope: Scope, what: str) -> Scalar:
     return comparisons.condition(lower_scalar(tree, scope), what)
 
 
-def narrow(scope: Scope, predicate: exp.Expr) -> Scope:
-    """The scope for rows for which `predicate` is TRUE. What the engine may see before the filter stays as it was."""
-    return assume(scope, predicate, True, False, lower_scalar)
+def narrow(scope: Scope, *predicates: exp.Expr) -> Scope:
+    """The scope for rows for which all `predicates` are TRUE. What the engine may see before the filter stays as it
+    was. What compares two terms is read again: by then more may be known of one of them."""
+    again = [p for p in predicates if compares(p)] if len(predicates) > 1 else []
+    for predicate in (*predicates, *reversed(again)):
+        scope = assume(scope, predicate, True, False, lower_scalar)
+    return scope
 
 
 def _column(node: exp.Expr, scope: Scope) -> Scalar:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TypeVar
 
 from sqlglot import exp
@@ -99,15 +100,77 @@ def unwrapped(node: exp.Expr) -> exp.Expr:
 
 def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
     """The parts of a conjunction; nothing for None."""
-    if node is None:
-        return
-    if isinstance(node, exp.Paren):
-        yield from conjuncts(node.this)
-    elif isinstance(node, exp.And):
-        yield from conjuncts(node.this)
-        yield from conjuncts(node.expression)
+    if node is not None:
+        top = unwrapped(node)
+        yield from operands(top) if isinstance(top, exp.And) else [top]
+
+
+def operands(node: exp.Expr) -> list[exp.Expr]:
+    """Of a chain of one connector, however long."""
+    found: list[exp.Expr] = []
+    todo = [node]
+    while todo:
+        top = unwrapped(todo.pop())
+        if type(top) is type(node):
+            todo += [top.expression, top.this]
+        else:
+            found.append(top)
+    return found
+
+
+def implied(node: exp.Expr | None) -> Iterator[exp.Expr]:
+    """The parts of a conjunction, and what the branches of an OR among them have in common: `(a AND b) OR (a AND c)`
+    is true only where `a` is."""
+    for part in conjuncts(node):
+        yield part
+        if isinstance(part, exp.Or):
+            yield from _in_every_branch(part)
+
+
+def _in_every_branch(node: exp.Or) -> Iterator[exp.Expr]:
+    branches = operands(node)
+    shared = {said: part for part in implied(branches[0]) if (said := meaning(part)) is not None}
+    for branch in branches[1:]:
+        if not shared:
+            return
+        others = {meaning(part) for part in implied(branch)}
+        shared = {said: part for said, part in shared.items() if said in others}
+    yield from shared.values()
+
+
+MAX_MEANING = 300
+"""Words of an expression that is compared with others, a column being six. Longer ones are equal to nothing, so that
+to ask every node of a statement stays cheap."""
+
+
+def meaning(node: exp.Expr) -> str | None:
+    """A text that two bound expressions share only where they say the same: without parentheses, and without the order
+    of the sides of an equation. None where it would be long."""
+    words = list(islice(_words(node), MAX_MEANING + 1))
+    return " ".join(words) if len(words) <= MAX_MEANING else None
+
+
+def _words(node: object) -> Iterator[str]:
+    """A prefix form, in which no two trees are alike."""
+    if isinstance(node, exp.Identifier):
+        yield repr(node.name)
+    elif isinstance(node, exp.Paren):
+        yield from _words(node.this)
+    elif isinstance(node, exp.EQ) and all(isinstance(unwrapped(s), exp.Column) for s in (node.this, node.expression)):
+        yield "(=" + " ".join(sorted(" ".join(_words(s)) for s in (node.this, node.expression))) + ")"
+    elif isinstance(node, exp.Expr):
+        yield f"({type(node).__name__}"
+        for key, value in sorted(node.args.items()):
+            if value is not None and value is not False and value != []:
+                yield key
+                yield from _words(value)
+        yield ")"
+    elif isinstance(node, list):
+        yield f"[{len(node)}"
+        for one in node:
+            yield from _words(one)
     else:
-        yield node
+        yield repr(node)
 
 
 def column(alias: str, name: str) -> exp.Column:

@@ -20,6 +20,7 @@ from dpsql.compile.ir import Facts, Scalar, Scope, Value
 from dpsql.compile.literals import literal
 from dpsql.compile.ranges import Interval, finite, floating, held, remainder, times
 from dpsql.compile.scalars import _RULES, lower_scalar, narrow
+from dpsql.compile.trees import conjuncts
 from dpsql.errors import Error
 from dpsql.policy.facts import Kind, SqlType
 
@@ -315,6 +316,50 @@ def test_narrowing(predicate: str, name: str, lo: object, hi: object) -> None:
 def test_narrowed_domains(predicate: str, name: str, domain: tuple[Value, ...] | None, nullable: bool) -> None:
     facts = facts_where(predicate, name)
     assert (facts.domain, facts.nullable) == (domain, nullable)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "text", "domain", "nullable"),
+    [
+        ("substring(s, 1, 2) IN ('13', '31')", "substring(s FROM 1 FOR 2)", ("13", "31"), False),
+        ("(substring(s, 1, 2)) = '13' OR (substring(s, 1, 2) = '31')", "(substring(s, 1, 2))", ("13", "31"), False),
+        ("substring(s, 1, 2) = '13' OR flag", "substring(s, 1, 2)", None, True),
+        ("substring(s, 1, 2) = '13'", "substring(s, 1, 3)", None, True),
+        ("substring(s, 1, 2) IN ('13', NULL)", "substring(s, 1, 2)", ("13",), False),
+        ("substring(s, 1, 2) NOT IN ('13', '31')", "substring(s, 1, 2)", None, False),
+        ("length(s) BETWEEN 2 AND 4 AND length(s) <> 3", "length(s)", (2, 4), False),
+        ("NOT (i % 10 < 8)", "i % 10", (8, 9), False),
+        ("year(d) > 1995 AND 1998 > year(d)", "EXTRACT(year FROM d)", (1996, 1997), False),
+        ("year(d) = 1995 + k AND k < 2", "year(d)", (1995, 1996), False),
+        ("i + k = 5", "(i + k) * 2", (10,), False),
+        ("(i + k) * 2 = 10", "i + k * 2", None, False),
+        ("coalesce(s, '?') IN ('?')", "coalesce(s, '?')", ("?",), False),
+        ("upper(s) IS NOT DISTINCT FROM 'A'", "upper(s)", ("A",), False),
+        ("upper(region) IS DISTINCT FROM 'EAST'", "upper(region)", ("NORTH", "WEST"), True),
+        ("upper(region) IS DISTINCT FROM upper(s)", "upper(region)", ("EAST", "NORTH", "WEST"), True),
+        ("upper(s) IS NOT NULL", "upper(s)", None, False),
+        ("starts_with(s, 'a')", "starts_with(s, 'a')", (True,), False),
+        ("NOT starts_with(s, 'a')", "starts_with(s, 'a')", (False,), False),
+        ("s LIKE 'a%' OR flag", "s LIKE 'a%'", (False, True), True),
+        ("CASE WHEN i > 5 THEN s END IN ('a', 'b')", "CASE WHEN i > 5 THEN s END", ("a", "b"), False),
+        ("i = 2 OR i BETWEEN 7 AND 8", "i", (2, 7, 8), False),
+        ("s = region AND region <> 'East'", "s", ("North", "West"), False),
+        ("i = k AND k = id AND id IN (3, 4)", "i", (3, 4), False),
+    ],
+)
+def test_narrowed_expressions(predicate: str, text: str, domain: tuple[Value, ...] | None, nullable: bool) -> None:
+    """What is said of an expression holds wherever it stands, and nowhere else."""
+    scope = narrow(SCOPE, *conjuncts(bound(predicate)))
+    plain, facts = lower(text), lower_scalar(bound(text), scope).facts
+    known = finite(facts)
+    assert (known, facts.nullable) == (domain, nullable)
+    assert held(facts) == held(plain.facts)
+
+
+def test_an_expression_is_narrowed_in_a_branch() -> None:
+    facts = lower("CASE WHEN length(s) > 100 THEN 100 ELSE length(s) END").facts
+    assert (facts.lo, facts.hi) == (0, 100)
+    assert lower("CASE WHEN i + 1 BETWEEN 0 AND 10 THEN i + 1 END").tree.sql(dialect="duckdb").count("INT128") >= 2
 
 
 def test_no_predicate_proves_that_nothing_overflows() -> None:

@@ -10,3 +10,5 @@ CREATE TABLE drugs(drug VARCHAR, class VARCHAR, price DECIMAL(8,2));
 INSERT INTO drugs SELECT 'D' || i, CASE WHEN i < 3 THEN 'A' ELSE 'B' END, 10 * i FROM range(5) t(i);
 CREATE TABLE prices(drug VARCHAR, price DECIMAL(8,2));
 INSERT INTO prices VALUES ('D1', 1), ('D1', 2);
+CREATE TABLE wards(region VARCHAR, sex VARCHAR, beds INTEGER);
+INSERT INTO wards VALUES ('R1', 'F', 4), ('R1', 'M', 2), ('R2', 'F', 1), ('R3', 'M', 9), ('R4', 'M', 3);
