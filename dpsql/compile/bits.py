@@ -19,6 +19,8 @@ from dpsql.errors import Span, refusal
 from dpsql.policy.facts import Kind
 
 MAX_SHIFT = 62
+MAX_SHIFT_DOWN = 30
+"""An INTEGER of 32 bits is 64 bits wide here; beyond its width DuckDB's >> is 0, also of negative numbers."""
 
 
 def both(node: type[exp.Expr], a: Scalar, b: Scalar, span: Span | None) -> Scalar:
@@ -28,8 +30,7 @@ def both(node: type[exp.Expr], a: Scalar, b: Scalar, span: Span | None) -> Scala
     exact, holds = (_bits(node, of(a.facts), of(b.facts)) for of in (known, held))
     a, b = _alike(a, b)
     domain, _ = mapped(function, [a.facts, b.facts])
-    bare = node is exp.BitwiseXor  # a function in DuckDB
-    tree = node(this=a.tree if bare else wrapped(a.tree), expression=b.tree if bare else wrapped(b.tree))
+    tree = node(this=wrapped(a.tree), expression=wrapped(b.tree))
     facts = facts_of(INTEGER, exact, holds, domain=domain, nullable=nullable(a, b))
     return in_its_type(settled(tree, facts, [a, b], span), [a, b])
 
@@ -64,12 +65,12 @@ def inverse(a: Scalar, span: Span | None) -> Scalar:
 
 def shifted_left(a: Scalar, count: Scalar, span: Span | None) -> Scalar:
     """a << n is a * 2^n: DuckDB raises for negative numbers and for what does not fit, which a product has room for."""
-    return multiply(whole(a, "<<"), constant_of(2 ** _places(count, "<<"), INTEGER, count.span), span)
+    return multiply(whole(a, "<<"), constant_of(2 ** _places(count, "<<", MAX_SHIFT), INTEGER, count.span), span)
 
 
 def shifted_right(a: Scalar, count: Scalar, span: Span | None) -> Scalar:
     """a >> n: divided by 2^n, down."""
-    a, places = whole(a, ">>"), _places(count, ">>")
+    a, places = whole(a, ">>"), _places(count, ">>", MAX_SHIFT_DOWN)
     unit = 2**places
     ends = [monotone(i, lambda x: Fraction(math.floor(x / unit))) for i in (known(a.facts), held(a.facts))]
     domain, _ = mapped(lambda x: int(x) >> places, [a.facts])
@@ -128,12 +129,12 @@ def whole(a: Scalar, what: str) -> Scalar:
     )
 
 
-def _places(n: Scalar, sign: str) -> int:
+def _places(n: Scalar, sign: str, most: int) -> int:
     value = constant(n)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_SHIFT:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise refusal(
             "DP231",
-            f"the number of places of {sign} is not an integer literal from 0 to {MAX_SHIFT}",
+            f"the number of places of {sign} is not an integer literal from 0 to {most}",
             span=n.span,
             repair=f"write it as a number: x {sign} 2",
         )

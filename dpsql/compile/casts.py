@@ -139,13 +139,13 @@ def _to_integer(a: Scalar, to: exp.DataType, bits: int, signed: bool, span: Span
     if total and a.facts.type == INTEGER and not huge:
         return settled(a.tree, facts, [a], span)
     target: SqlType | str = "HUGEINT" if huge else INTEGER
-    tree: exp.Expr = cast(a.tree, target) if total else _narrow_cast(a.tree, to, bits, target)
+    tree: exp.Expr = cast(a.tree, target) if total else _narrow_cast(a.tree, to, target)
     return settled(tree, facts, [a], span)
 
 
-def _narrow_cast(tree: exp.Expr, to: exp.DataType, bits: int, target: SqlType | str) -> exp.Expr:
+def _narrow_cast(tree: exp.Expr, to: exp.DataType, target: SqlType | str) -> exp.Expr:
     inner = exp.TryCast(this=tree, to=exp.DataType(this=to.this, nested=False), safe=True)
-    return inner if bits >= 64 else cast(inner, target)
+    return inner if to.this in (_D.BIGINT, _D.INT128) else cast(inner, target)
 
 
 def _to_decimal(a: Scalar, target: SqlType, span: Span | None) -> Scalar:

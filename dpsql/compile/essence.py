@@ -196,7 +196,8 @@ def _essence(tokens: Sequence[Token], literals: Mapping[str, Sequence[Token]]) -
         elif kind is TokenType.NUMBER:
             length = before is TokenType.L_PAREN and after is TokenType.R_PAREN and inside in _TEXT_TYPES
             leading_dot = before is TokenType.DOT and tokens[i - 1].end + 1 == token.start
-            if not length:  # VARCHAR(10) is VARCHAR in DuckDB, too
+            whole = inside == "REGEXP_EXTRACT" and token.text == "0" and after is TokenType.R_PAREN  # DuckDB's default
+            if not length and not whole:  # VARCHAR(10) is VARCHAR in DuckDB, too
                 yield f"={'0.' if leading_dot else ''}{token.text}", token
         elif kind is TokenType.IDENTIFIER:
             yield f'"{token.text}', token

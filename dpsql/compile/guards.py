@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dpsql.compile.ir import Scalar, Value
 from dpsql.compile.literals import cast, literal
-from dpsql.compile.ranges import Bound, Interval, facts_of, held, known
+from dpsql.compile.ranges import Bound, Interval, facts_of, held, is_huge, known
 from dpsql.compile.trees import wrapped
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind
@@ -63,8 +63,11 @@ def guarded(a: Scalar, limits: Interval) -> Scalar:
     type_ = a.facts.type
     lo, hi = (literal(_value(limit), type_) for limit in (limits.lo, limits.hi))
     test = exp.Between(this=wrapped(a.tree), low=lo, high=hi)
-    tree = exp.Case(ifs=[exp.If(this=test, true=a.tree.copy())])
-    return Scalar(tree, facts_of(type_, exact, limits, domain=a.facts.domain, nullable=True, step=a.facts.step), a.span)
+    tree: exp.Expr = exp.Case(ifs=[exp.If(this=test, true=a.tree.copy())])
+    facts = facts_of(type_, exact, limits, domain=a.facts.domain, nullable=True, step=a.facts.step)
+    if is_huge(a.facts) and not is_huge(facts):
+        tree = cast(tree, type_)
+    return Scalar(tree, facts, a.span)
 
 
 def repeatable(a: Scalar, times: int = 2) -> Scalar:

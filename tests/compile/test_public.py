@@ -202,8 +202,8 @@ CALLS = [
     "string_split('a,b', ','), str_split('a,b', ','), ascii('a'), chr(65), unicode('a'), ord('a'), "
     "md5('a'), sha256('a')",
     "regexp_matches('abc', 'b'), regexp_replace('abb', 'b', 'x'), regexp_replace('abb', 'b', 'x', 'g')",
-    "regexp_extract('abc', 'b(.)', 1), regexp_full_match('abc', 'a.*'), translate('abc', 'ab', 'xy'), "
-    "strip_accents('é')",
+    "regexp_extract('abc', 'b(.)', 1), regexp_extract('abc', 'b', 0), "
+    "regexp_full_match('abc', 'a.*'), translate('abc', 'ab', 'xy'), strip_accents('é')",
     "levenshtein('a', 'b'), damerau_levenshtein('a', 'b'), jaccard('a', 'b'), hamming('ab', 'ac'), "
     "jaro_similarity('a', 'b')",
     "format('{}-{}', 1, 'a'), printf('%d', 3), bar(3, 0, 10, 5), format_bytes(2048), bit_length('a'), "

@@ -188,7 +188,7 @@ FUNCTIONS: dict[str, list[Template]] = {
     "bits": _same("{0:int} & {1:int}", "{0:int} | {1:int}", "xor({0:int}, {1:int})", "~({0:int})"),
     "shift": [
         *((f"{{0:int}} << {n}", f"CAST({{0}} AS HUGEINT) * {2**n}::HUGEINT") for n in (0, 1, 7, 62)),
-        *_same(*(f"{{0:int}} >> {n}" for n in (0, 1, 7, 62))),
+        *_same(*(f"{{0:int}} >> {n}" for n in (0, 1, 7, 30))),
     ],
     "gcd": _same("gcd({0:int}, {1:int})"),
     "lcm": _same("lcm({0:int}, j)", "lcm(k, {0:int})"),
@@ -365,12 +365,32 @@ _MORE: dict[str, list[Template]] = {
 }
 _ANY = FUNCTIONS | _MORE
 _NESTED: dict[str, list[str]] = {
-    "num": ["+", "-", "*", "/", "//", "%", "abs", "sign", "floor", "ceil", "round", "number of case", "number of cast"]
-    + ["extract", "date_diff", "date - date", "length", "strpos"],
-    "bool": ["comparison", "distinct", "is", "between", "in", "connectors", "like", "contains", "isfinite"],
-    "txt": ["lower", "upper", "trim", "substring", "left", "replace", "concat", "||", "text of cast", "text of case"],
-    "date": ["date + n", "date of cast"],
-    "dts": ["date_trunc", "date + interval", "date + n"],
+    "num": [
+        *("+ - * / // % abs sign floor ceil round trunc sqrt ln exp log power sin asin atan2".split()),
+        *("extract", "parts", "epoch"),
+        *("bits shift gcd lcm date_diff date_sub age length lengths codes strpos".split()),
+        *("number of case", "number of cast", "date - date"),
+    ],
+    "int": ["bits", "shift", "gcd", "parts", "extract", "date_diff", "date_sub", "age", "length", "codes"],
+    "bool": [
+        *"comparison distinct is between in connectors like ilike contains isfinite regexp_matches".split(),
+        *("similar to", "regexp_full_match"),
+    ],
+    "txt": [
+        *"lower upper trim substring left right replace concat concat_ws || chr reverse translate split_part".split(),
+        *("pad", "repeat", "regexp_extract", "regexp_replace", "strftime", "names", "text of cast", "text of case"),
+    ],
+    "date": ["date + n", "date of cast", "last_day", "make_date"],
+    "dts": [
+        "date_trunc",
+        "date + interval",
+        "date + units",
+        "date + n",
+        "last_day",
+        "time_bucket",
+        "make_date",
+        "strptime",
+    ],
 }
 """What an argument of each pool may be, beside the pool's own: names of functions."""
 
