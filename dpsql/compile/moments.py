@@ -108,6 +108,20 @@ def shifted(value: date, months: int, seconds: int) -> datetime | None:
         return None
 
 
+def shifted_span(start: Interval, months: tuple[int, int], seconds: tuple[int, int]) -> Interval:
+    """Around every moment of an interval, moved by so many months and then seconds.
+
+    Months move days in order, but not the times of days: the 29th, 13:00, and the 30th, 2:00, of September are both on
+    the last of February five months later, the other way round. So where months move, whole days are enclosed."""
+    ends: list[date | None] = []
+    for end, month, second, last in zip((start.lo, start.hi), months, seconds, (False, True), strict=True):
+        moved = None if end is None else shifted(as_date(end), month, 0)
+        if moved is not None and months != (0, 0) and isinstance(end, datetime):
+            moved = moment_of(moved.date()) + (timedelta(days=1, microseconds=-1) if last else timedelta())
+        ends.append(None if moved is None else shifted(moved, 0, second))
+    return Interval(*ends)
+
+
 def shifted_days(value: Value, days: Value, sign: int) -> date:
     moved = day_after(as_date(value), Fraction(sign * int(days)))  # type: ignore[arg-type]
     if moved is None:

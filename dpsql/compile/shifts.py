@@ -17,9 +17,9 @@ from dpsql.compile.guards import calculable, guarded
 from dpsql.compile.ir import Scalar
 from dpsql.compile.kinds import DATE, DOUBLE, INTEGER, TIMESTAMP, convert, settled, words
 from dpsql.compile.literals import cast
-from dpsql.compile.moments import MONTHS, SECONDS, as_date, day_after, image, shifted, shifted_days
+from dpsql.compile.moments import MONTHS, SECONDS, as_date, day_after, shifted, shifted_days, shifted_span
 from dpsql.compile.parts import dated, part_named
-from dpsql.compile.ranges import Bound, Interval, facts_of, held, known, mapped, minus
+from dpsql.compile.ranges import Interval, facts_of, held, known, mapped, minus, negative
 from dpsql.compile.trees import unwrapped, wrapped
 from dpsql.errors import Span, refusal
 
@@ -88,7 +88,7 @@ def moved(a: Scalar, step: Step, sign: int, span: Span | None) -> Scalar:
     """d + INTERVAL, d - INTERVAL: a TIMESTAMP, as in DuckDB. The 31st of a shorter month is its last day."""
     a = calculable(dated(a, "INTERVAL"))
     months, seconds = sign * step.months, sign * step.seconds
-    first, second = (image(of(a.facts), lambda d: shifted(d, months, seconds)) for of in (known, held))
+    first, second = (shifted_span(of(a.facts), (months, months), (seconds, seconds)) for of in (known, held))
     domain, gone = mapped(lambda d: shifted(as_date(d), months, seconds), [a.facts])
     domain = None if gone else domain  # a moment that Python has no date for
     node = exp.Add if sign > 0 else exp.Sub
@@ -111,13 +111,11 @@ def moved_by(a: Scalar, unit: str, amount: Scalar, sign: int, span: Span | None)
     limit = Fraction((12 if unit in MONTHS else 86_400 * 365) * MAX_STEP_YEARS // size)
     a = calculable(dated(a, "INTERVAL"))
     amount = guarded(convert(amount, INTEGER), Interval(-limit, limit))
-    ends = []
-    for of in (known, held):
-        span_of_steps = of(amount.facts)
-        move = span_of_steps if sign > 0 else minus(Interval(Fraction(0), Fraction(0)), span_of_steps)
-        ends.append(Interval(_after(of(a.facts).lo, move.lo, unit), _after(of(a.facts).hi, move.hi, unit)))
+    ends = [
+        _span(of(a.facts), of(amount.facts) if sign > 0 else negative(of(amount.facts)), unit) for of in (known, held)
+    ]
     domain, gone = mapped(
-        lambda d, n: _after(as_date(d), Fraction(sign * int(n)), unit),
+        lambda d, n: _after(as_date(d), sign * int(n), unit),
         [a.facts, amount.facts],
     )
     domain = None if gone else domain
@@ -130,10 +128,17 @@ def moved_by(a: Scalar, unit: str, amount: Scalar, sign: int, span: Span | None)
     return settled(tree, facts_of(TIMESTAMP, ends[0], ends[1], domain=domain, nullable=nullable), [a, amount], span)
 
 
-def _after(start: Bound | None, steps: Bound | None, unit: str) -> date | None:
-    if not isinstance(start, date) or not isinstance(steps, Fraction):
-        return None
-    return shifted(start, int(steps) * MONTHS.get(unit, 0), int(steps) * SECONDS.get(unit, 0))
+def _after(start: date, steps: int, unit: str) -> date | None:
+    return shifted(start, steps * MONTHS.get(unit, 0), steps * SECONDS.get(unit, 0))
+
+
+def _span(start: Interval, steps: Interval, unit: str) -> Interval:
+    """Around every moment of an interval, moved by every number of steps of another."""
+    if not steps.is_bounded:
+        return Interval()
+    least, most = (int(end) for end in (steps.lo, steps.hi))  # type: ignore[arg-type]
+    month, second = MONTHS.get(unit, 0), SECONDS.get(unit, 0)
+    return shifted_span(start, (least * month, most * month), (least * second, most * second))
 
 
 def step_of(node: exp.Expr, span: Span | None) -> Step | Variable | None:
