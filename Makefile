@@ -16,13 +16,13 @@ QUIET   := >> $(LOG) 2>&1 || { tail -n 30 $(LOG); echo "setup failed; all of it:
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-laplace test test-fast check audit bench clean constraints
+.PHONY: help demo demo-laplace test test-plain check audit bench clean constraints
 
 help:
 	@echo "make demo       set up, prepare two real data sets and ask them private questions"
 	@echo "make demo-laplace  seven small cases of Laplace noise (docs/laplace.md)"
 	@echo "make test       the tests, in some minutes"
-	@echo "make test-fast  those that parse, with the compiled parser"
+	@echo "make test-plain those that parse, with the parser in plain Python"
 	@echo "make check      style, types and the import rules"
 	@echo "make audit      the long tests"
 	@echo "make bench      the measurements, beside plain DuckDB"
@@ -52,6 +52,7 @@ $(VENV)/installed-data: constraints.txt | $(VENV)/installed
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "setting up the tests and tools (once) ..."
 	@$(INSTALL) -e '.[$(EXTRAS)]' $(QUIET)
+	@$(if $(WITHOUT),$(BIN)/pip uninstall --yes $(WITHOUT) $(QUIET))
 	@touch $@
 
 # ------------------------------------------------------------------------------------------------------- demo
@@ -90,11 +91,12 @@ TESTS   ?= tests
 test: $(VENV)/installed-dev $(VENV)/installed-data
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(TESTS)
 
-# With the compiled parser, in an environment of its own: the same text must be read, refused and sealed alike.
-FAST_TESTS := $(wildcard tests/compile tests/semantics tests/attacks)
+# With the parser in plain Python, in an environment of its own: whichever reads, the same text must be read, refused
+# and sealed alike.
+PARSER_TESTS := $(wildcard tests/compile tests/semantics tests/attacks)
 
-test-fast:
-	@$(MAKE) --no-print-directory VENV=.venv-fast EXTRAS=test,fast TESTS="$(FAST_TESTS)" test
+test-plain:
+	@$(MAKE) --no-print-directory VENV=.venv-plain EXTRAS=test WITHOUT=sqlglotc TESTS="$(PARSER_TESTS)" test
 
 audit: $(VENV)/installed-dev $(VENV)/installed-data
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m audit --timeout 0
@@ -123,7 +125,7 @@ bench: $(VENV)/installed-dev
 # The pins, made anew from what pyproject.toml allows today.
 constraints:
 	@rm -rf build/pins && mkdir -p build && $(PYTHON) -m venv build/pins
-	@build/pins/bin/pip install -qq --disable-pip-version-check hatchling editables -e '.[test,dev,demo,fast]'
+	@build/pins/bin/pip install -qq --disable-pip-version-check hatchling editables -e '.[test,dev,demo]'
 	@{ sed -n '/^#/p' constraints.txt; build/pins/bin/pip freeze --exclude-editable | sed -n '/==/p'; } > build/pins/txt
 	@cp build/pins/txt constraints.txt && rm -rf build/pins
 

@@ -190,7 +190,7 @@ def read(sql: str) -> Seen:
         return Seen(strange=str(error) if isinstance(error, _Strange) else "an unknown form")
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _look(sql: str) -> Seen:
     """A parser's answer depends on the text alone, and much of what dpsql writes it has written before (the outer SQL
     of many statements is the same): so an answer is kept under the whole text. What failed is not kept."""

@@ -226,6 +226,41 @@ def test_everything_else_is_a_typed_refusal(text: str, code: str) -> None:
     assert refused(text).code == code
 
 
+CHAINS = [
+    *("::INT", " IS NULL", " ISNULL", " LIKE y", " COLLATE y", " + x", " || x", " AND x", " OR NOT x", " < x", " = x"),
+    *(".x", "[1]", "->y", "->>y", ":y", ".f()", "**2", "^2", " IN (1)", " BETWEEN a AND b", " AT TIME ZONE 'a'"),
+    *(" IS DISTINCT FROM y", " ESCAPE 'a'", " OVER ()", " FILTER (WHERE a)", " AS y", " UNION ALL SELECT 1"),
+    *(" EXCEPT SELECT 1", " UNION", " ORDER BY 1", " FETCH FIRST 1 ROWS ONLY", " CROSS JOIN t", " JOIN t ON a"),
+]
+OPENINGS = [
+    "(",
+    "- ",
+    "+ ",
+    "~",
+    "NOT ",
+    "CASE WHEN a THEN b ELSE ",
+    "INTERVAL ",
+    "DATE ",
+    "DISTINCT ",
+    "ANY ",
+    "EXISTS ",
+]
+OPENINGS += ["SELECT ", "FROM ", "WITH a AS ", "ARRAY[", "{'a': ", "CAST(", "a -> ", "f("]
+
+
+@pytest.mark.parametrize("link", CHAINS)
+def test_no_chain_ends_the_process(link: str) -> None:
+    """The compiled parser recurses on the stack of C, where no RecursionError waits at the end."""
+    for text in (f"SELECT x{link * 2000}", f"SELECT x{link * 2000} FROM t", f"SELECT 1 FROM t{link * 2000}"):
+        assert refused(text).code in ("DP101", "DP104", "DP106")
+
+
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_no_nesting_ends_the_process(opening: str) -> None:
+    for text in (f"SELECT {opening * 2000}1", opening * 2000):
+        assert refused(text).code in ("DP101", "DP103", "DP104")
+
+
 def test_a_syntax_error_is_shown_where_it_is() -> None:
     text = "SELECT a\nFROM t\nWHERE b IN (1, 2"
     error = refused(text + "\nORDER BY c")
