@@ -5,7 +5,7 @@ statement is a chain of named steps, of which each strategy has some:
 
     rows     FROM, WHERE and joins; per row its unit, keys, predicates and values on their grid
     late     at most R of a unit's rows that are left
-    sets     of ROLLUP and its like: every row once in each grouping set
+    sets     of ROLLUP and its like, where units are limited per key: every row once in each grouping set
     cells    per (unit, key): counts and sums
     limited  each cell cut to r rows, or the unit's vector scaled into its ball
     chosen   at most g keys of each unit, by a hash that is secret and fresh
@@ -105,7 +105,7 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
     if plan.limits.late:
         assert plan.limits.rows is not None
         chain.add("late", steps.late(plan.limits.rows, [item.alias_or_name for item in items]))
-    if release.sets:
+    if release.sets and plan.limits.per_unit:
         given = [item.alias_or_name for item in items if item.alias_or_name != "rank"]
         chain.add("sets", steps.sets(release, given, chain.last))
     if plan.limits.per_unit:
@@ -129,9 +129,10 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
         totals = steps.totals_of_rows(plan, chain.last)
     if not names:
         return chain.end(totals)
-    if release.private_keys:
-        return chain.end(_ordered(_only_listed(totals, chain.last, listed), chain.last, names))
     chain.add("totals", totals)
+    if release.private_keys:
+        shown = select([column("totals", t.alias_or_name) for t in totals.selects], steps.named("totals"))
+        return chain.end(_ordered(_only_listed(shown, "totals", listed), "totals", names))
     figures = [t.alias_or_name for t in totals.selects if t.alias_or_name not in names]
     zeroed = [exp.Coalesce(this=column("totals", f), expressions=[exp.Literal.number(0)]) for f in figures]
     items = [*(column("keys", n) for n in names), *(aliased(z, f) for z, f in zip(zeroed, figures, strict=True))]

@@ -122,7 +122,8 @@ def _place(source: str, per: Sequence[str], order: Sequence[exp.Expr]) -> exp.Wi
 
 def sets(release: Release, names: Sequence[str], source: str) -> exp.Select:
     """Every row once in each grouping set: the set's number, and NULL for the keys that are rolled up in it. From here
-    on the number is a key like others."""
+    on the number is a key like others. (Straight from rows, DuckDB's own GROUPING SETS are several times faster; steps
+    per unit look at a row's keys before they are grouped.)"""
     keys = [k.name for k in release.keys]
     numbers = {own: literal(grouping_id(keys, own), BIGINT) for own in release.sets}
     items: list[exp.Expr] = [column("set", GROUPING)]
@@ -157,7 +158,15 @@ def totals_of_rows(plan: ReleasePlan, source: str) -> exp.Select:
     figures = [f for i, slot in enumerate(plan.slots, 1) for f in _figures(i, slot, source, per_unit=False)]
     if plan.selection is not None:
         figures.append(aliased(_count_distinct(source, "u"), "units"))
-    return _grouped(source, names, figures)
+    if not plan.release.sets:
+        return _grouped(source, names, figures)
+    keys = [k.name for k in plan.release.keys]
+    number = aliased(exp.Grouping(expressions=[column(source, n) for n in keys]), GROUPING)
+    tree = select([number, *(column(source, n) for n in keys), *figures], named(source))
+    tuples = [exp.Tuple(expressions=[column(source, n) for n in own]) for own in plan.release.sets]
+    sets = [exp.Paren(this=t.expressions[0]) if len(t.expressions) == 1 else t for t in tuples]
+    tree.set("group", exp.Group(expressions=[exp.GroupingSets(expressions=sets)]))
+    return tree
 
 
 def totals_of_cells(plan: ReleasePlan, source: str) -> exp.Select:

@@ -17,7 +17,7 @@ from sqlglot import exp
 from dpsql.compile import plan as plans
 from dpsql.compile import rewrite, steps
 from dpsql.compile.lower import lower
-from dpsql.compile.trees import column
+from dpsql.compile.trees import aliased, column
 from dpsql.errors import Error
 from dpsql.privacy import sensitivity
 from dpsql.privacy.sensitivity import Limits
@@ -93,8 +93,8 @@ def count_all_rows_of_a_cell(patch: pytest.MonkeyPatch) -> None:
         names = steps._vector(i, slot)
         if len(names) == 2:
             left, right = steps._bernstein(slot, parts[f"n{i}"], parts[f"s{i}"])
-            return [steps._as(steps._times(c, slot.subgrid), n) for c, n in zip((left, right), names, strict=True)]
-        return [steps._as(parts[names[0]], names[0])]
+            return [aliased(steps._times(c, slot.subgrid), n) for c, n in zip((left, right), names, strict=True)]
+        return [aliased(parts[names[0]], names[0])]
 
     patch.setattr(steps, "_cut", cut)
 
@@ -109,7 +109,7 @@ def clamp_components_apart(patch: pytest.MonkeyPatch) -> None:
             limit = steps._whole(most * slot.weight)
             scaled = steps._times(component, slot.subgrid)
             over = exp.GT(this=scaled, expression=limit)
-            found.append(steps._as(steps._case([(over, limit.copy())], scaled.copy()), name))
+            found.append(aliased(steps._case([(over, limit.copy())], scaled.copy()), name))
         return found
 
     patch.setattr(steps, "_cut", cut)
@@ -213,7 +213,7 @@ def scale_all_but_one_set(patch: pytest.MonkeyPatch) -> None:
         loose = {e.alias: e.unalias() for e in plain(i, slot, 1_000_000, source, per)}
         last = exp.EQ(this=column(source, "g"), expression=exp.Literal.number(3))
         return [
-            steps._as(steps._case([(last.copy(), loose[e.alias])], e.unalias()), e.alias)
+            aliased(steps._case([(last.copy(), loose[e.alias])], e.unalias()), e.alias)
             for e in plain(i, slot, ball, source, per)
         ]
 
