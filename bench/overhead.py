@@ -15,6 +15,7 @@ import itertools
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,10 +41,10 @@ class Stopwatch:
         self._run = engine.run
         engine.run = self.run  # type: ignore[method-assign]
 
-    def run(self, sql: str) -> pa.Table:
+    def run(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table:
         wall, processor = time.perf_counter(), time.thread_time()
         try:
-            return self._run(sql)
+            return self._run(sql, tables)
         finally:
             self.wall += time.perf_counter() - wall
             self.processor += time.thread_time() - processor

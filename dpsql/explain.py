@@ -9,6 +9,7 @@ import sqlglot
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import Statistic
 from dpsql.compile.plan import PrivatePlan, ReleasePlan, Selection
+from dpsql.compile.relations import publics
 from dpsql.compile.rewrite import Rewritten
 from dpsql.compile.slots import Slot, SlotKind
 from dpsql.privacy.accounting import show_amount
@@ -26,7 +27,12 @@ def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
     if plan.weights:
         shares = ", ".join(f"{column} {show_amount(weight)}" for column, weight in plan.weights.items())
         lines.append(f"shared by weights: {shares}; 1 for what is not named")
+    shown: set[str] = set()
     for release, sealed in zip(plan.releases, rewritten.inner, strict=True):
+        read = [name for name in sorted(set(publics(release.release.input))) if name not in shown]
+        shown.update(read)
+        for name in read:
+            lines += ["", f"-- {name}, on public and released results", _pretty(rewritten.publics[name])]
         lines += ["", *_release(release), "", "-- on the private tables", _pretty(sealed)]
     return "\n".join([*lines, "", "-- on the released results", _pretty(rewritten.outer)])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +14,17 @@ from dpsql.compile.errorbars import ErrorBars
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.slots import HALF_WIDTH, SlotKind, output_type
+from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.mechanisms import DiscreteLaplace
+from dpsql.vault.mapping import Unfit, snapshot_type
 from dpsql.vault.noise import Noisy
 
 
-def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str) -> str:
+def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str, read: Mapping[str, pa.Table]) -> str:
     """What makes two releases the same: the canonical inner SQL (tables, predicates, keys, limits and bounds stand in
-    it; the analyst's aliases and formatting do not), the mechanism of every slot, its price, and the snapshot.
+    it; the analyst's aliases and formatting do not), the mechanism of every slot, its price, the snapshot, and the
+    values that it reads of public queries, which may come from earlier releases.
 
     Giving a stored answer again is free because it is the same random variable: nothing new is learnt of any unit.
     """
@@ -33,7 +36,8 @@ def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str) -> str:
     selection = (
         [chosen.touched, str(chosen.epsilon), str(chosen.delta), chosen.min_units] if chosen is not None else None
     )
-    text = json.dumps([2, snapshot, repr(plan.limits), statement.text, slots, selection])
+    given = {name: hashlib.sha256(dumps(table)).hexdigest() for name, table in sorted(read.items())}
+    text = json.dumps([3, snapshot, repr(plan.limits), statement.text, slots, selection, given])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -76,6 +80,25 @@ def schemas(plan: PrivatePlan, bars: ErrorBars) -> dict[str, pa.Schema]:
             fields += [(name, pa.float64()) for name in bars.replayed]
         found[release.release.name] = pa.schema(fields)
     return found
+
+
+def empty_tables(found: Mapping[str, Mapping[str, SqlType]]) -> dict[str, pa.Table]:
+    """Released tables without rows, of these columns."""
+    return {
+        name: pa.schema([(column, arrow_type(type_)) for column, type_ in columns.items()]).empty_table()
+        for name, columns in found.items()
+    }
+
+
+def type_of(name: str) -> SqlType:
+    """The type that private rows are compared with, of a column of a public query. Raises DP232 where there is none."""
+    try:
+        return snapshot_type(name, bounded=False)
+    except Unfit:
+        if name in ("HUGEINT", "UBIGINT", "UHUGEINT"):
+            return SqlType(Kind.DECIMAL, 38, 0)
+        reason = f"private rows cannot be compared with values of type {name}"
+        raise refusal("DP232", reason, repair="cast the column of the subquery to a number, a text or a date") from None
 
 
 def projected(table: pa.Table, columns: Sequence[tuple[str, str]]) -> pa.Table | None:

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
+from sqlglot import exp
 
 from dpsql import releases, shows
 from dpsql.answer import Answer, Receipt, finished
@@ -32,17 +33,19 @@ from dpsql.compile import statement as statements
 from dpsql.compile.check import check
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import PublicKeys
-from dpsql.compile.lower import lower
+from dpsql.compile.lower import Schema, lower
 from dpsql.compile.parse import Parameters, parse
 from dpsql.compile.plan import PrivatePlan, ReleasePlan, plan
 from dpsql.compile.resolve import resolve
-from dpsql.compile.rewrite import Rewritten, count_keys_sql, is_salted, rewrite, seal_release
+from dpsql.compile.rewrite import Rewritten, count_keys_sql, is_salted, rewrite, seal_public, seal_release
 from dpsql.errors import Error, Span, located, refusal
 from dpsql.explain import explain
 from dpsql.ledger import Balance, Charge, Ledger
 from dpsql.owner import open_account, snapshot_for
+from dpsql.policy.facts import SqlType
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
+from dpsql.reads import Reads
 from dpsql.settings import Settings
 from dpsql.vault.engine import EngineFailure
 from dpsql.vault.noise import Noisy, release, replicates
@@ -114,12 +117,13 @@ class Session:
         try:
             parsed = parse(sql, parameters)
             source = parsed.text
-            query = lower(resolve(parsed, self.policy), self.policy, self.snapshot.facts)
+            query = lower(resolve(parsed, self.policy), self.policy, self.snapshot.facts, self._describe)
             request = self.settings.request
             priced = plan(query, self.policy, request, self._count_keys)
             check(priced, self.policy, request)
             rewritten = rewrite(priced)
-            for sealed in filter(None, (*rewritten.inner, rewritten.outer, rewritten.replay)):
+            public = (*rewritten.publics.values(), rewritten.outer, rewritten.replay)
+            for sealed in filter(None, (*rewritten.inner, *public)):
                 second_check(sealed.text, sealed.tables, sealed.functions)
             self._bind(priced, rewritten)
         except Error as error:
@@ -165,55 +169,87 @@ class Session:
     def _releases(self, compiled: Compiled) -> _Paid:
         """Stored releases where they were paid for, new ones for a charge."""
         snapshot = self.snapshot.facts.snapshot
-        wanted: dict[str, str] = {}
+        reads = Reads(compiled.rewritten.publics, self._run_public)
         found: dict[str, Noisy] = {}
         missing: dict[str, tuple[ReleasePlan, SealedSql]] = {}
+        fingerprints: dict[str, str] = {}  # of new ones: the first release that has it
+        twins: dict[str, str] = {}  # releases of one statement that are the same as another
         for planned, sealed in zip(compiled.plan.releases, compiled.rewritten.inner, strict=True):
-            fingerprint = releases.fingerprint(planned, sealed, snapshot)
-            wanted[planned.release.name] = fingerprint
+            name, tables = planned.release.name, reads.of(planned, found)
+            if tables is None:  # what it reads comes from a release that is new itself
+                missing[name] = planned, sealed
+                continue
+            fingerprint = releases.fingerprint(planned, sealed, snapshot, tables)
             stored = self._ledger.find(fingerprint, snapshot)
             if stored is not None:
-                found[fingerprint] = releases.loads(stored)
+                found[name] = releases.loads(stored)
+            elif fingerprint in fingerprints:
+                twins[name] = fingerprints[fingerprint]
             else:
-                missing[fingerprint] = planned, sealed
+                fingerprints[fingerprint] = name
+                missing[name] = planned, sealed
+        if not missing:
+            return _Paid(found, Fraction(0), Fraction(0), self._ledger.balance())
         epsilon = sum((planned.epsilon for planned, _ in missing.values()), Fraction(0))
         delta = sum((planned.delta for planned, _ in missing.values()), Fraction(0))
-        if missing:
-            if self._cancelled:
-                raise refusal("DP501", "the statement was interrupted before it was charged")
-            charge = Charge(
-                epsilon=epsilon,
-                delta=delta,
-                statement="\n".join([compiled.rewritten.outer.text, *compiled.inner_sql]),
-                fingerprint=" ".join(missing),
-                snapshot=snapshot,
-                policy=self.policy.digest,
-            )
-            identity = self._ledger.charge(charge)
-            failed, new = "", {}
-            try:
-                if self._cancelled:  # while the charge was written; once the engine runs, it hears of it itself
-                    raise EngineFailure("cancelled before it started", interrupted=True)
-                new = {f: self._release(planned, sealed) for f, (planned, sealed) in missing.items()}
-            except EngineFailure as failure:
-                if not (failure.interrupted and self._cancelled):  # whoever cancels learns nothing; a failure may tell
-                    self._ledger.fail(identity)
-                _owner_log.error("charge %d: the engine could not finish", identity)  # its own words quote rows
-                failed = "was interrupted" if failure.interrupted else "could not be finished"
-            if failed:  # out here, where not even __context__ leads to the engine's words
-                raise refusal("DP501", f"the statement {failed}; its charge stays")
-            balance = self._ledger.finish(identity, {f: releases.dumps(noisy) for f, noisy in new.items()})
-            found |= new
-        else:
-            balance = self._ledger.balance()
-        return _Paid({name: found[fingerprint] for name, fingerprint in wanted.items()}, epsilon, delta, balance)
+        if self._cancelled:
+            raise refusal("DP501", "the statement was interrupted before it was charged")
+        charge = Charge(
+            epsilon=epsilon,
+            delta=delta,
+            statement="\n".join([compiled.rewritten.outer.text, *compiled.inner_sql]),
+            fingerprint=" ".join(fingerprints),
+            snapshot=snapshot,
+            policy=self.policy.digest,
+        )
+        identity = self._ledger.charge(charge)
+        failed, new = "", {}
+        try:
+            if self._cancelled:  # while the charge was written; once the engine runs, it hears of it itself
+                raise EngineFailure("cancelled before it started", interrupted=True)
+            for name, (planned, sealed) in missing.items():
+                tables = reads.of(planned, found)
+                assert tables is not None  # releases stand in the order in which they read each other
+                found[name] = self._release(planned, sealed, tables)
+                new[releases.fingerprint(planned, sealed, snapshot, tables)] = releases.dumps(found[name])
+        except EngineFailure as failure:
+            if not (failure.interrupted and self._cancelled):  # whoever cancels learns nothing; a failure may tell
+                self._ledger.fail(identity)
+            _owner_log.error("charge %d: the engine could not finish", identity)  # its own words quote rows
+            failed = "was interrupted" if failure.interrupted else "could not be finished"
+        except Error:  # of a public query between two releases: what was released stays
+            self._ledger.finish(identity, new)
+            raise
+        if failed:  # out here, where not even __context__ leads to the engine's words
+            raise refusal("DP501", f"the statement {failed}; its charge stays")
+        balance = self._ledger.finish(identity, new)
+        found |= {name: found[first] for name, first in twins.items()}
+        return _Paid(found, epsilon, delta, balance)
 
-    def _release(self, planned: ReleasePlan, sealed: SealedSql) -> Noisy:
+    def _release(self, planned: ReleasePlan, sealed: SealedSql, tables: Mapping[str, pa.Table]) -> Noisy:
         """Run one release; a random choice of keys gets its salt only now, after the charge."""
         if is_salted(planned):
             sealed = seal_release(planned, secrets.randbits(62))
             second_check(sealed.text, sealed.tables, sealed.functions)
-        return release(self._engines.private, sealed, planned)
+        return release(self._engines.private, sealed, planned, tables)
+
+    def _run_public(self, query: SealedSql, released: Mapping[str, pa.Table]) -> pa.Table:
+        """A public query that releases read. Its failures speak of public values."""
+        try:
+            return self._engines.outer.run(query.text, released)
+        except EngineFailure as failure:
+            reason = f"a subquery over public results cannot be answered: {failure.detail}"
+            raise refusal("DP502", reason, repair="what was released is stored: asked again, it is free") from None
+
+    def _describe(self, tree: exp.Query, schemas: Mapping[str, Schema]) -> tuple[SqlType, ...]:
+        """The column types of a public query that private rows are to be compared with."""
+        sealed = seal_public(tree, frozenset(schemas))
+        second_check(sealed.text, sealed.tables, sealed.functions)
+        try:
+            types = self._engines.outer.bind(sealed.text, releases.empty_tables(schemas))
+        except EngineFailure as failure:
+            raise refusal("DP502", f"the subquery does not fit its tables: {failure.detail}") from None
+        return tuple(releases.type_of(name) for name in types)
 
     def _count_keys(self, keys: PublicKeys, limit: int | None) -> int:
         """How many public keys there are: the one question that planning asks of the public tables."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import cast
 
 from sqlglot import exp
 
-from dpsql.compile.trees import implied
+from dpsql.compile.trees import column, implied
 from dpsql.policy.model import Table
 
 
@@ -26,7 +27,17 @@ class TableSource:
 class BlockSource:
     """A derived table or CTE of private rows. `columns`: (name it is called by, name of the block's item)."""
 
-    block: PrivateBlock
+    block: Rows
+    alias: str
+    columns: tuple[tuple[str, str], ...]
+    node: exp.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class PublicSource:
+    """A public query or CTE in the FROM of a private block: computed first, then read like a table."""
+
+    query: PublicBlock
     alias: str
     columns: tuple[tuple[str, str], ...]
     node: exp.Expr
@@ -34,14 +45,16 @@ class BlockSource:
 
 @dataclass(frozen=True, slots=True)
 class OtherSource:
-    """Anything else in the FROM of a private block; `lower` says what it thinks of it."""
+    """Anything else in FROM; of a private block `lower` says what it thinks of it. `columns`: where they are known.
+    rows: whether it holds rows of units."""
 
     node: exp.Expr
     alias: str = ""
     columns: tuple[tuple[str, str], ...] = ()
+    rows: bool = False
 
 
-Source = TableSource | BlockSource | OtherSource
+Source = TableSource | BlockSource | PublicSource | OtherSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +75,21 @@ class Item:
     tree: exp.Expr
 
 
+class Shape(Enum):
+    """What a private SELECT gives. ROWS: its rows, each of one unit. PER_UNIT: groups of rows of one unit each, since
+    the unit or an entity of it is among the keys. RELEASE: groups over units, which noise makes public."""
+
+    ROWS = "rows"
+    PER_UNIT = "per unit"
+    RELEASE = "release"
+
+
 @dataclass(frozen=True, slots=True)
 class PrivateBlock:
-    """A SELECT over at least one private table; expressions are bound. `groups`: the elements of GROUP BY, bound
-    expressions and sets or lists of them. `ctes`: its public WITH entries."""
+    """A SELECT over at least one private table, or one that speaks of the rows of such a SELECT around it; expressions
+    are bound. `groups`: the elements of GROUP BY, bound expressions and sets or lists of them. `ctes`: its public WITH
+    entries. correlated: (inner, outer) of its conjuncts `inner = outer`, where `outer` speaks of the query around it
+    alone; these are no part of `where`."""
 
     node: exp.Select
     first: Source
@@ -77,7 +101,17 @@ class PrivateBlock:
     qualify: exp.Expr | None
     order: tuple[exp.Ordered, ...]
     ctes: tuple[exp.CTE, ...]
-    is_release: bool
+    shape: Shape
+    correlated: tuple[tuple[exp.Expr, exp.Expr], ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Of its columns."""
+        return [item.name for item in self.items]
+
+    @property
+    def is_release(self) -> bool:
+        return self.shape is Shape.RELEASE
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -91,23 +125,84 @@ class PrivateBlock:
         inner = [c for j in self.joins[max(outer, default=0) :] if j.kind == "INNER" for c in implied(j.on)]
         return [*inner, *implied(self.where)]
 
+    @property
+    def optional(self) -> list[Source]:
+        """The sources whose columns are all NULL where an outer join found no partner."""
+        found: list[Source] = []
+        for position, join in enumerate(self.joins):
+            if join.kind in ("LEFT", "FULL"):
+                found.append(join.source)
+            if join.kind in ("RIGHT", "FULL"):
+                found += self.sources[: position + 1]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateUnion:
+    """UNION ALL of queries that give rows of units; with `distinct` a row of a unit counts once."""
+
+    node: exp.Expr
+    branches: tuple[Rows, ...]
+    distinct: bool
+
+    @property
+    def names(self) -> list[str]:
+        """Of its columns: those of the first branch."""
+        return self.branches[0].names
+
+
+Rows = PrivateBlock | PrivateUnion
+"""A query whose rows belong to units."""
+
 
 @dataclass(frozen=True, slots=True)
 class PrivateOther:
-    """A query over private rows that is no single SELECT (UNION and its like)."""
+    """A query over private rows that is none of these."""
 
     node: exp.Expr
 
 
-Private = PrivateBlock | PrivateOther
+Private = PrivateBlock | PrivateUnion | PrivateOther
+
+
+@dataclass(frozen=True, slots=True)
+class PublicBlock:
+    """A query over public tables and releases that stands inside a private block. ctes: what its WITH may name."""
+
+    node: exp.Expr
+    ctes: tuple[exp.CTE, ...] = ()
+
+
+Nested = Private | PublicBlock
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """root: the statement. blocks: by id() of a node of `root`, the private queries that stand in public places."""
+    """root: the statement. blocks: by id() of a node of `root`, the private queries that stand in public places.
+    nested: the queries in expressions of private blocks, where `nested_in` marks their places."""
 
     root: exp.Expr
     blocks: Mapping[int, Private]
+    nested: Sequence[Nested] = ()
+
+
+NESTED = "$query"
+"""The table of the columns that stand for nested queries."""
+
+
+def tables_of(node: exp.Expr) -> set[str]:
+    """The FROM items that an expression reads."""
+    return {c.table for c in node.find_all(exp.Column)}
+
+
+def nested_column(position: int) -> exp.Column:
+    """What stands for the query `Resolved.nested[position]` in a bound expression."""
+    return column(NESTED, str(position))
+
+
+def nested_in(node: exp.Expr) -> int | None:
+    """The position of the query that a node of a bound expression stands for."""
+    return int(node.name) if isinstance(node, exp.Column) and node.table == NESTED else None
 
 
 SETS = exp.Rollup | exp.Cube | exp.GroupingSets
@@ -136,6 +231,11 @@ def item_name(position: int) -> str:
     return f"c{position + 1}"
 
 
+def item_tree(block: PrivateBlock, name: str) -> exp.Expr:
+    """The item that is called so in generated SQL."""
+    return block.items[int(name[1:]) - 1].tree
+
+
 def origin(source: Source, name: str) -> tuple[TableSource, str] | None:
     """The policy's column that a source's column is, unchanged, by lineage; None where it is computed.
 
@@ -148,21 +248,24 @@ def origin(source: Source, name: str) -> tuple[TableSource, str] | None:
 
 
 def is_optional(block: PrivateBlock, source: Source, name: str) -> bool:
-    """Whether a source's column, unchanged by lineage, can be missing because a LEFT JOIN found no partner."""
-    if any(join.source is source and join.kind == "LEFT" for join in block.joins):
+    """Whether a source's column, unchanged by lineage, can be missing because an outer join found no partner."""
+    if any(optional is source for optional in block.optional):
         return True
     inner = _inner(source, name)
-    return inner is not None and isinstance(source, BlockSource) and is_optional(source.block, *inner)
+    if inner is None or not isinstance(source, BlockSource) or not isinstance(source.block, PrivateBlock):
+        return False
+    return is_optional(source.block, *inner)
 
 
 def _inner(source: Source, name: str) -> tuple[Source, str] | None:
     """The column inside a subquery that one of its columns is."""
-    if not isinstance(source, BlockSource):
+    if not isinstance(source, BlockSource) or not isinstance(source.block, PrivateBlock):
         return None
-    tree = next(item.tree for i, item in enumerate(source.block.items) if item_name(i) == name)
+    tree = item_tree(source.block, name)
     if not isinstance(tree, exp.Column):
         return None
-    return next(s for s in source.block.sources if s.alias == tree.table), tree.name
+    found = next((s for s in source.block.sources if s.alias == tree.table), None)
+    return (found, tree.name) if found is not None else None
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -192,7 +295,7 @@ def aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
         yield from aggregates(child)
 
 
-def is_release(node: exp.Select) -> bool:
+def is_aggregated(node: exp.Select) -> bool:
     """Whether a SELECT aggregates: GROUP BY, HAVING, DISTINCT, or an aggregate outside a window's own function."""
     if any(node.args.get(clause) is not None for clause in ("group", "having", "distinct")):
         return True

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.compile.limits import Request, one_row_per_unit
-from dpsql.compile.plan import PrivatePlan, ReleasePlan, scans
+from dpsql.compile.plan import PrivatePlan, ReleasePlan
+from dpsql.compile.relations import scans
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import SlotKind
 from dpsql.errors import refusal
@@ -21,13 +22,16 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
     """
     for release in plan.releases:
         node, limits = release.release, release.limits
-        driving = [s for s in scans(node.input) if s.alias == node.driving]
-        _require(len(driving) == 1 and not driving[0].public, "one private scan drives the release")
-        _require(all(s.limit is None for s in scans(node.input) if s.alias != node.driving), "only that scan is cut")
-        single = one_row_per_unit(policy.tables[driving[0].table])
-        _require(single or driving[0].limit is not None, "every unit is cut")
+        private = [s for s in scans(node.input) if not s.public]
+        _require(all(s.limit is not None or not s.many for s in private), "every unit is cut")
+        driving = [s for s in private if s.alias == node.driving]
+        _require(len(driving) == (node.driving is not None), "one private scan drives the release")
+        single = node.one_row
+        if driving:
+            table = policy.tables[driving[0].table]
+            _require(not single or one_row_per_unit(table), "one row per unit is so by its table")
         if limits.rows is not None and not limits.late and not single:
-            _require(driving[0].limit == limits.rows, "the limit on rows is enforced")
+            _require(bool(driving) and driving[0].limit == limits.rows, "the limit on rows is enforced")
         _require(not single or limits == Limits("rows", rows=1), "one row per unit needs no other limit")
         _require(limits.groups is None or limits.per_unit, "the limit on groups is enforced")
         _require(not limits.late or limits.rows is not None, "the limit after WHERE is enforced")

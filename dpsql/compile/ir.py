@@ -77,18 +77,30 @@ def is_same(one: Scalar | None, other: Scalar | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A table of the snapshot. `limit`: rows of rank above it are cut (None = nothing is). Only the driving scan of a
-    release carries one, which `plan` puts there: the strategy's R, or the much larger one that every unit has."""
+    """A table of the snapshot. `limit`: rows of rank above it are cut (None = nothing is), which `plan` sets: the
+    strategy's R, or the much larger limit that keeps a unit from exploding a join. many: whether a row of what it is
+    joined with may meet several of its rows; where none can (a look-up by key), nothing needs to be cut."""
 
     table: str
     alias: str
     public: bool
     limit: int | None = None
+    many: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Public:
+    """The rows of a `PublicQuery`, whose name it has, under an alias."""
+
+    name: str
+    alias: str
 
 
 class JoinKind(Enum):
     INNER = "inner"
     LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
 
 
 def check_condition(scalar: Scalar) -> None:
@@ -100,12 +112,25 @@ def check_condition(scalar: Scalar) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """left JOIN right ON on. Where both sides are private, `rewrite` adds equality of their units."""
+    """left JOIN right ON on. Where both sides are private, `rewrite` adds equality of their units. unique: whether a
+    row of left meets one row of right at most, by a proof that the scans of right do not show."""
 
     kind: JoinKind
     left: Relation
     right: Relation
     on: Scalar
+    unique: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """`input` with a column more, `alias.found`: whether `right` has a row for which `on` is true, of the same unit
+    where it is private (`rewrite` adds that). EXISTS, IN and their negations."""
+
+    input: Relation
+    right: Relation
+    on: Scalar
+    alias: str
 
     def __post_init__(self) -> None:
         check_condition(self.on)
@@ -131,7 +156,51 @@ class Project:
     items: tuple[tuple[str, Scalar], ...]
 
 
-Relation = Scan | Join | Filter | Project
+@dataclass(frozen=True, slots=True)
+class PerUnit:
+    """The groups of a unit's rows by `keys`: one row each, with `measures`, under the new alias. The unit is always a
+    key too. Measures are exact SQL aggregates that do not depend on the order of rows. DISTINCT has none."""
+
+    input: Relation
+    alias: str
+    keys: tuple[tuple[str, Scalar], ...]
+    measures: tuple[tuple[str, Scalar], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """function OVER (PARTITION BY the unit, partition ORDER BY order frame). ties: whether the rows of equal order are
+    told apart by their ranks, so that the result does not depend on how they happen to lie."""
+
+    name: str
+    function: exp.Expr
+    partition: tuple[Scalar, ...]
+    order: tuple[exp.Ordered, ...]
+    frame: exp.WindowSpec | None
+    ties: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`input` with a column more per call, `alias.name`. The unit is always among what a window is partitioned by."""
+
+    input: Relation
+    alias: str
+    calls: tuple[WindowCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """UNION ALL: the rows of all inputs, whose items agree in names and types, under the new alias."""
+
+    inputs: tuple[Project, ...]
+    alias: str
+
+
+Relation = Scan | Public | Join | Mark | Filter | Project | PerUnit | Window | Union
+
+FOUND = "found"
+"""The column of a Mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,15 +274,18 @@ class Release:
 
     public_keys: of the keys that have a public list; rows with other values are dropped. private_keys: names of the
     keys that have none (all of them where the release asks which groups exist): they are selected privately.
-    `driving`: alias of the scan whose rows are the release's grain (every row stems from one of its rows)."""
+    `driving`: alias of the scan whose rows are the release's grain (every row stems from one of its rows, and no two
+    from the same); None where there is none. one_row: whether a unit has one row at most, by
+    construction."""
 
     name: str
     input: Relation
-    driving: str
+    driving: str | None
     keys: tuple[Key, ...]
     public_keys: PublicKeys | None
     private_keys: tuple[str, ...]
     measures: tuple[Measure, ...]
+    one_row: bool = False
     span: Span | None = None
     sets: tuple[tuple[str, ...], ...] = ()
 
@@ -234,14 +306,27 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class PublicQuery:
+    """A query over public tables and earlier releases that a private block reads: it is run by the outer engine, and
+    its result handed to the private one under `name`. tree: as `Query.outer`; its columns are c1, c2, ... of `types`.
+    unique: sets of them that identify a row."""
+
+    name: str
+    tree: exp.Query
+    types: tuple[SqlType, ...]
+    unique: tuple[frozenset[str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
-    """A statement: its releases in order of execution, and the public SQL over them.
+    """A statement: its releases in order of execution, what they read of public queries, and the public SQL over them.
 
     outer: canonical sqlglot tree; its tables are `pub.<table>` and `released_<i>`.
     """
 
     releases: tuple[Release, ...]
     outer: exp.Expr
+    publics: tuple[PublicQuery, ...] = ()
 
 
 Scope = Mapping[ColumnName, Facts]

@@ -1,93 +1,117 @@
-"""The proof that a block's joins cannot multiply a unit's rows, and that joins of private tables are meant per unit.
+"""Whether a block's joins are meant per unit, and the proof that they cannot multiply a unit's rows.
 
 Strategy `rows` cuts each unit to R rows of one *driving* scan. That bounds what the unit adds to any answer only if
 every output row stems from one driving row and no driving row gives two. So each other FROM item must be unique on
-columns that are equated with items already determined: by a verified key for public tables; for private tables by a
+columns that are equated with items already determined: by a verified key for public tables; for private ones by a
 key that the snapshot enforces within each unit, together with the equality of units that `rewrite` adds to every
 private join (so ownership never rests on what the analyst wrote). Counter-example without it: a public table that holds
 one key twice doubles each unit's contribution at unchanged noise.
 
-Entity labels decide only whether a private join is *meant* per unit. A column carries the label of table T when it is
-T's key, or the foreign key by which its own table is declared to reach its unit. Any other column that happens to
-hold keys of T (a friend, a manager) has none: `friend_id = user_id` joins rows of two people.
+Where there is no such proof, the rows of a unit are counted after the joins (strategy `late`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.compile.blocks import BlockSource, OtherSource, PrivateBlock, Source, TableSource, origin
+from dpsql.compile.blocks import BoundJoin, PrivateBlock, PublicSource, Source, TableSource, tables_of
 from dpsql.compile.ir import Scope
 from dpsql.compile.kinds import unify
+from dpsql.compile.labels import identify, is_unit, labels_in, unit_columns
+from dpsql.compile.missing import is_missing
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_scalar
 from dpsql.compile.trees import implied
 from dpsql.errors import Error, refusal
-from dpsql.policy.facts import PublicFacts
-from dpsql.policy.model import Path, Policy, Table
+from dpsql.policy.model import Path, Policy
 
-Label = tuple[str, int]
-"""(table or "" for the unit itself, position in its key)."""
-
-
-def labels(table: Table, name: str, policy: Policy) -> frozenset[Label]:
-    """The entities that a column of a private table identifies, within the declared paths."""
-    found: set[Label] = set()
-    if table.public:
-        return frozenset()
-    if name == table.unit:
-        found.add(("", 0))
-    if name in table.key:
-        found.add((table.name, table.key.index(name)))
-    if isinstance(table.unit, Path) and name in table.unit.via:
-        position = table.unit.via.index(name)
-        parent = policy.tables[table.unit.to]
-        found.add((parent.name, position))
-        if parent.key[position] == parent.unit:
-            found.add(("", 0))
-    return frozenset(found)
-
-
-def is_unit(source: Source, name: str, policy: Policy) -> bool:
-    """Whether this column is, unchanged, the unit of its row."""
-    found = origin(source, name)
-    return found is not None and ("", 0) in labels(found[0].table, found[1], policy)
-
-
-def driving_source(block: PrivateBlock, policy: Policy, facts: PublicFacts, scope: Scope) -> Source:
-    """The source whose rows are the grain of the block. Raises DP210 or DP211 where there is no proof."""
-    private = [s for s in block.sources if not is_public(s)]
-    optional = [j.source for j in block.joins if j.kind == "LEFT"]
-    stuck: list[Source] = []
-    for candidate in private:
-        if candidate in optional:
-            continue
-        stuck = _undetermined(candidate, block, policy, facts, scope)
-        if not stuck:
-            return candidate
-    raise _refuse(stuck[0], private, policy)
+Unique = Mapping[str, Sequence[frozenset[str]]]
+"""By alias of a FROM item: sets of its columns that identify one of its rows (within a unit, where it is private)."""
 
 
 def is_public(source: Source) -> bool:
-    return isinstance(source, TableSource) and source.table.public
+    return isinstance(source, PublicSource) or (isinstance(source, TableSource) and source.table.public)
 
 
-def _undetermined(
-    driving: Source, block: PrivateBlock, policy: Policy, facts: PublicFacts, scope: Scope
+def check_meant(block: PrivateBlock, policy: Policy) -> None:
+    """Raises DP210 where rows of different units would be joined: where no equality of a unit, or of an entity that
+    belongs to one, connects two private FROM items."""
+    everywhere = [c for j in block.joins for c in implied(j.on)] + list(implied(block.where))
+    private = [s for s in block.sources if not is_public(s)]
+    for position, join in enumerate(block.joins):
+        others = [s for s in block.sources[: position + 1] if not is_public(s)]
+        outer = join.kind != "INNER" and bool(others) and not is_public(join.source)
+        if outer and not _connects(join.source, others, list(implied(join.on)), policy):
+            raise not_meant(join.source, others, policy)
+    connected, rest = private[:1], private[1:]
+    while rest:
+        found = next((s for s in rest if _connects(s, connected, everywhere, policy)), None)
+        if found is None:
+            raise not_meant(rest[0], [s for s in private if s is not rest[0]], policy)
+        connected.append(found)
+        rest = [s for s in rest if s is not found]
+
+
+def owned(block: PrivateBlock) -> PrivateBlock:
+    """The block with every join that preserves rows of public tables alone made an inner one: rows without a partner
+    have no owner, and would vanish when a unit arrives. What may be asked of them then is for `measures` to say."""
+    found: list[BoundJoin] = []
+    for position, join in enumerate(block.joins):
+        before, after = all(map(is_public, block.sources[: position + 1])), is_public(join.source)
+        unowned = (join.kind == "LEFT" and before and not after) or (join.kind == "RIGHT" and after and not before)
+        found.append(replace(join, kind="INNER") if unowned else join)
+    if all(a is b for a, b in zip(found, block.joins, strict=True)):
+        return block
+    for position, join in enumerate(found):  # what such a join asks of an optional public table makes it needed
+        later = [c for j in found[position + 1 :] if j.kind == "INNER" for c in implied(j.on)]
+        public = join.kind == "LEFT" and all(map(is_public, block.sources[: position + 2]))
+        if public and any(is_missing(c, {join.source.alias}, predicate=True) for c in later):
+            found[position] = replace(join, kind="INNER")
+    return replace(block, joins=tuple(found))
+
+
+def _connects(source: Source, others: Sequence[Source], predicates: Iterable[exp.Expr], policy: Policy) -> bool:
+    for other in others:
+        shared = []
+        for part in predicates:
+            if isinstance(part, exp.EQ):
+                for mine, theirs in ((part.this, part.expression), (part.expression, part.this)):
+                    shared.append(labels_in(mine, [source], policy) & labels_in(theirs, [other], policy))
+        if identify(shared, policy):
+            return True
+    return False
+
+
+def driving_source(block: PrivateBlock, unique: Unique, policy: Policy, scope: Scope) -> Source | None:
+    """The FROM item whose rows are the grain of the block, None where a row of each may meet several partners. Raises
+    DP211 where the fault is a public one's."""
+    private = [s for s in block.sources if not is_public(s)]
+    stuck: list[Source] = []
+    for candidate in private or block.sources:
+        if any(candidate is optional for optional in block.optional):
+            continue
+        stuck = undetermined({candidate.alias}, block, unique, policy, scope)
+        if not stuck:
+            return candidate
+    public = next((s for s in stuck if is_public(s)), None)
+    if public is not None and private:
+        raise _multiplies(public)
+    return None
+
+
+def undetermined(
+    determined: set[str], block: PrivateBlock, unique: Unique, policy: Policy, scope: Scope
 ) -> list[Source]:
-    """The sources for which a row of `driving` may have several partners."""
-    everywhere = block.predicates
-    own: Mapping[str, Iterable[exp.Expr]] = {
-        j.source.alias: list(implied(j.on)) for j in block.joins if j.kind == "LEFT"
-    }
-    determined = {driving.alias}
-    rest = [s for s in block.sources if s is not driving]
+    """The FROM items of which several rows may belong to one choice of the determined ones."""
+    usable = _usable(block)
+    determined = set(determined)
+    rest = [s for s in block.sources if s.alias not in determined]
 
     def is_determined(source: Source) -> bool:
-        usable = own.get(source.alias, everywhere)
-        return isinstance(source, TableSource) and _is_unique(source, determined, usable, block, policy, facts, scope)
+        return _is_unique(source, determined, usable[source.alias], unique, policy, scope)
 
     while (found := next(filter(is_determined, rest), None)) is not None:
         determined.add(found.alias)
@@ -95,21 +119,35 @@ def _undetermined(
     return rest
 
 
+def _usable(block: PrivateBlock) -> dict[str, list[exp.Expr]]:
+    """By alias: the conjuncts that decide which rows of a FROM item a row meets. Of what an outer join makes optional
+    these are the conjuncts of that join, and of the inner joins inside it."""
+    found = {s.alias: [*block.predicates, *_equalities(block.correlated)] for s in block.sources}
+    inner: list[exp.Expr] = []
+    for position, join in enumerate(block.joins):
+        own = list(implied(join.on))
+        if join.kind in ("RIGHT", "FULL"):
+            found |= {s.alias: [*own, *inner] for s in block.sources[: position + 1]}
+        if join.kind in ("LEFT", "FULL"):
+            found[join.source.alias] = own
+        if join.kind == "INNER":
+            inner += own
+    return found
+
+
+def _equalities(pairs: Iterable[tuple[exp.Expr, exp.Expr]]) -> list[exp.Expr]:
+    return [exp.EQ(this=a.copy(), expression=b.copy()) for a, b in pairs]
+
+
 def _is_unique(
-    source: TableSource,
-    determined: set[str],
-    predicates: Iterable[exp.Expr],
-    block: PrivateBlock,
-    policy: Policy,
-    facts: PublicFacts,
-    scope: Scope,
+    source: Source, determined: set[str], predicates: Iterable[exp.Expr], unique: Unique, policy: Policy, scope: Scope
 ) -> bool:
     """Whether equalities with determined sources cover a set of columns that identifies a row of `source`.
 
     The key's side must be the bare column and both sides of one type: under a cast two keys can become equal
     ('1' and '01' as numbers, 2^53 and 2^53 + 1 as DOUBLE).
     """
-    covered: set[str] = set()
+    covered = set(unit_columns(source, policy))
     for predicate in predicates:
         if not isinstance(predicate, exp.EQ):
             continue
@@ -117,19 +155,15 @@ def _is_unique(
             key, other = key.unnest(), other.unnest()
             if not isinstance(key, exp.Column) or key.table != source.alias:
                 continue
-            used = {c.table for c in other.find_all(exp.Column)}
+            used = tables_of(other)
             if not used <= determined or (not used and not isinstance(other, exp.Literal)):
                 continue
-            if not _same_type(key, other, scope):
-                continue
-            if source.table.public or (
-                isinstance(other, exp.Column) and _share_label(source.table, key.name, other, block, policy)
-            ):
+            if same_type(key, other, scope):
                 covered.add(key.name)
-    return any(unique <= covered for unique in facts.tables[source.table.name].unique if unique)
+    return any(identifying <= covered for identifying in unique.get(source.alias, ()))
 
 
-def _same_type(key: exp.Column, other: exp.Expr, scope: Scope) -> bool:
+def same_type(key: exp.Column, other: exp.Expr, scope: Scope) -> bool:
     """Whether `key = other` compares in the key's own type, without a cast of the key.
 
     Two numeric types compare in a third: a BIGINT against `9e15` as DOUBLE, where many keys are equal.
@@ -146,55 +180,67 @@ def _same_type(key: exp.Column, other: exp.Expr, scope: Scope) -> bool:
     return type_ == left.type and isinstance(bare.tree, exp.Column)
 
 
-def _share_label(table: Table, name: str, other: exp.Column, block: PrivateBlock, policy: Policy) -> bool:
-    source = next(s for s in block.sources if s.alias == other.table)
-    if not isinstance(source, TableSource):
-        return False
-    return bool(labels(table, name, policy) & labels(source.table, other.name, policy))
-
-
-def _refuse(source: Source, private: Sequence[Source], policy: Policy) -> Error:
+def _multiplies(source: Source) -> Error:
     span = span_of(source.node)
-    if isinstance(source, OtherSource):
-        return refusal(
-            "DP212",
-            "this cannot stand in FROM beside private rows",
-            span=span,
-            repair="join tables of the policy by key",
-        )
-    if isinstance(source, BlockSource):
-        reason = "a subquery of private rows can be joined with public tables only"
-        return refusal("DP210", reason, span=span, repair="name its tables in one FROM, joined by their keys")
-    if source.table.public:
-        key = " and ".join(source.table.key) or "a key, which the policy does not declare for this table"
-        reason = f'"{source.table.name}" could match one row several times'
-        return refusal(
-            "DP211", reason, span=span, repair=f"join it by equality on {key}, with a column of the same type"
-        )
-    others = [s for s in private if isinstance(s, TableSource) and s is not source]
-    reason = (
-        f'"{source.table.name}" is private: each of its rows must be matched with rows of the same {policy.unit} only'
-    )
-    hint = _meant(source, others)
-    return refusal("DP210", reason, span=span, repair=hint)
+    if not isinstance(source, TableSource):
+        reason = "rows of this query could match one row several times"
+        repair = "group it by what it is joined on, so that it has one row for each value"
+        return refusal("DP211", reason, span=span, repair=repair)
+    key = " and ".join(source.table.key) or "a key, which the policy does not declare for this table"
+    reason = f'"{source.table.name}" could match one row several times'
+    repair = f"join it by equality on {key}, with a column of the same type"
+    return refusal("DP211", reason, span=span, repair=repair)
 
 
-def _meant(source: TableSource, others: Sequence[TableSource]) -> str:
+def not_meant(source: Source, others: Sequence[Source], policy: Policy) -> Error:
+    """The refusal of a join or subquery that would bring rows of different units together."""
+    named = f'"{source.table.name}" is private' if isinstance(source, TableSource) else "these rows are private"
+    reason = f"{named}: each of its rows must be matched with rows of the same {policy.unit} only"
+    repair = meant(source, others, policy)
+    return refusal("DP210", reason, span=span_of(source.node), repair=repair)
+
+
+def meant(source: Source, others: Sequence[Source], policy: Policy, place: str = "the join") -> str:
     """The conjunct to add: the declared path between two tables, or the unit's columns."""
     for other in others:
         for child, parent in ((source, other), (other, source)):
+            if not isinstance(child, TableSource) or not isinstance(parent, TableSource):
+                continue
             unit = child.table.unit
             if isinstance(unit, Path) and unit.to == parent.table.name:
                 names = [
                     f"{child.node.alias_or_name}.{a} = {parent.node.alias_or_name}.{b}"
                     for a, b in zip(unit.via, parent.table.key, strict=True)
                 ]
-                return "join on " + " AND ".join(names)
-        if (
-            isinstance(source.table.unit, str)
-            and isinstance(other.table.unit, str)
-            and source.table.key == (source.table.unit,)
-        ):
-            left, right = other.node.alias_or_name, source.node.alias_or_name
-            return f"add `AND {left}.{other.table.unit} = {right}.{source.table.unit}` to the join"
+                return f"add to {place}: " + " AND ".join(names)
+    for other in others:
+        left, right = _identifying_columns(other, policy), _identifying_columns(source, policy)
+        shared = next(((a, b) for a, of in left for b, labels in right if of & labels), None)
+        if shared is not None:
+            a, b = (f"{s.node.alias_or_name}.{name}" for s, name in zip((other, source), shared, strict=True))
+            return f"add to {place}: {a} = {b}"
     return "join a table with the table that its declared path leads to, by that key"
+
+
+def _identifying_columns(source: Source, policy: Policy) -> list[tuple[str, frozenset[tuple[str, int]]]]:
+    """(called, labels) of the columns that identify a unit or entity by themselves."""
+    columns = [
+        (name, labels_in(exp.column(actual, table=source.alias), [source], policy)) for name, actual in source.columns
+    ]
+    alone = [(name, frozenset(t for t in labels if identify([frozenset([t])], policy))) for name, labels in columns]
+    return sorted(((n, t) for n, t in alone if t), key=lambda c: ("", 0) not in c[1])
+
+
+def equates_units(block: PrivateBlock, joined: Source, part: exp.Expr, policy: Policy) -> bool:
+    """Whether a conjunct of the join with this table equates the units of two rows that are both there: then it says no
+    more than what every private join is given, and one comparison instead of two makes such joins a third faster."""
+    if not isinstance(part, exp.EQ):
+        return False
+    sources = {s.alias: s for s in block.sources}
+    owners: set[str] = set()
+    for side in (part.this.unnest(), part.expression.unnest()):
+        source = sources.get(side.table) if isinstance(side, exp.Column) else None
+        missing = source is not joined and any(source is optional for optional in block.optional)
+        if isinstance(source, TableSource) and not missing and is_unit(source, side.name, policy):
+            owners.add(source.alias)
+    return len(owners) == 2 and joined.alias in owners

@@ -12,13 +12,19 @@ noise assumes is enforced, which `Limits` carries from here into the SQL.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dpsql.errors import Span, refusal
-from dpsql.policy.model import Table
+from dpsql.policy.model import LIMITS, Table
 from dpsql.privacy.sensitivity import Limits, of_rows, over_sets
+
+WORST_CASE = 20
+"""Without another limit a scan is cut to so many times R rows of each unit."""
+
+MOST_ROWS = 10**7
+"""Rows of one unit that may meet at any point of a statement: no unit can explode a join, and no sum can overflow."""
 
 STRATEGIES = ("rows", "late", "cells", "rows then cells", "late then cells", "rescale")
 
@@ -48,21 +54,57 @@ Domains = tuple[int | None, ...]
 """D of each grouping set: how many public groups it has, None where some of its keys are private."""
 
 
-def choose(table: Table, domains: Domains, grouped: bool, request: Request, span: Span | None) -> Limits:
-    """The limits of a release over this driving table. grouped: whether there are keys at all. Raises DP223 where the
-    strategy asked for is not possible."""
+def worst_case(table: Table) -> int:
+    """How many rows of a unit a statement meets at all."""
+    assert table.max_rows_per_unit is not None  # the loader requires it of private tables
+    return WORST_CASE * table.max_rows_per_unit
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The limits that a release works from: those of its driving table, or, where none drives it, of all of them. late:
+    whether R acts after WHERE; provable: whether it may act before."""
+
+    rows: int
+    groups: int | None
+    per_group: int | None
+    late: bool
+    provable: bool
+
+
+def declared(table: Table, request: Request) -> Declared:
+    """The limits of the table whose rows are the grain."""
     if one_row_per_unit(table):
-        return Limits("rows", rows=1)
+        return Declared(1, None, None, late=False, provable=True)
     rows = _limit(table, "max_rows_per_unit", request)
-    groups = _limit(table, "max_groups_per_unit", request) if grouped else None
-    per_group = _limit(table, "max_rows_per_group", request) if grouped else None
     assert rows is not None  # the loader requires it of private tables
-    default = Limits(table.limit, rows=rows, late=table.limit == "late")
+    groups, per_group = (_limit(table, name, request) for name in LIMITS[1:])
+    return Declared(rows, groups, per_group, late=table.limit == "late", provable=True)
+
+
+def combined(several: Sequence[Declared], rows: int) -> Declared:
+    """The limits of rows that come from several tables: the largest r and the smallest g, and R as it is given. Any
+    choice is private as long as it is enforced."""
+    groups = [d.groups for d in several if d.groups is not None]
+    most = [d.per_group for d in several if d.rows > 1]
+    per_group = max((n for n in most if n is not None), default=None) if None not in most else None
+    return Declared(rows, min(groups, default=None), per_group, late=True, provable=False)
+
+
+def choose(limits: Declared, domains: Domains, grouped: bool, request: Request, span: Span | None) -> Limits:
+    """The limits of a release. grouped: whether there are keys at all. Raises DP223 where the strategy asked for is not
+    possible."""
+    rows = limits.rows
+    groups, per_group = (limits.groups, limits.per_group) if grouped else (None, None)
+    default = Limits("late" if limits.late else "rows", rows=rows, late=limits.late)
     private = None in domains
     bounded = per_group is not None and (groups is not None or not private)
     cells = Limits("cells", groups=groups, per_group=per_group) if bounded else None
     if request.strategy is None:
         return default if cells is None or not _is_less(cells, default, domains) else cells
+    if request.strategy.startswith("rows") and not limits.provable:
+        reason = f'strategy "{request.strategy}" limits the rows of one table, and here no single one gives the rows'
+        raise refusal("DP223", reason, span=span, repair="SET strategy = late, or RESET strategy")
     if request.strategy in ("rows", "late"):
         return Limits(request.strategy, rows=rows, late=request.strategy == "late")
     if request.strategy == "rescale":

@@ -71,9 +71,11 @@ class _Reader:
             behind = optional or any(s is source for s in missing)
             if isinstance(source, TableSource):
                 self._table(source, behind)
-            elif isinstance(source, BlockSource) and id(source.block) not in self._seen and _from_rows(source.block):
-                self.read(source.block, behind)
-                self._items(source, behind)
+                continue
+            inner = source.block if isinstance(source, BlockSource) else None
+            if isinstance(inner, PrivateBlock) and id(inner) not in self._seen and _from_rows(inner):
+                self.read(inner, behind)
+                self._items(source.alias, inner, behind)
         if not optional:
             found = [_replaced(p, self.computed) for p in block.predicates]
             self.predicates += [p for p in found if p is not None]
@@ -88,13 +90,13 @@ class _Reader:
             facts = column_facts(declared, known.types[name], source.table)
             self.scope[source.alias, name] = replace(facts, nullable=False) if name in never_null else facts
 
-    def _items(self, source: BlockSource, optional: bool) -> None:
-        for position, item in enumerate(source.block.items):
+    def _items(self, alias: str, block: PrivateBlock, optional: bool) -> None:
+        for position, item in enumerate(block.items):
             tree = _replaced(item.tree, self.computed) if _of_one_row(item.tree) else None
             if tree is None or (optional and not isinstance(tree, exp.Column)):
                 continue
             if all((c.table, c.name) in self.scope for c in tree.find_all(exp.Column)):
-                self.computed[source.alias, item_name(position)] = tree
+                self.computed[alias, item_name(position)] = tree
 
 
 def _optional(block: PrivateBlock) -> list[Source]:

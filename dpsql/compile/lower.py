@@ -1,81 +1,88 @@
 """Lower a resolved statement into the IR, and refuse every form without a node there: the one place that refuses form.
 
-Each SELECT block over private rows is either rows of units (it may stand in the FROM of another private block, and
-nowhere else) or a *release*: an aggregate whose noised output is public. Each maximal release block is cut out of the
-statement, and `SELECT ... FROM released_k` put in its place: everything above a release (HAVING, ORDER BY, LIMIT,
-arithmetic, windows, joins with public tables) becomes post-processing, which costs nothing.
+Each SELECT block over private rows is either rows of units (it may stand in other private blocks: see `rows`) or a
+*release*: an aggregate whose noised output is public. Each maximal release block is cut out of the statement, and
+`SELECT ... FROM released_k` put in its place: everything above a release (HAVING, ORDER BY, LIMIT, arithmetic, windows,
+joins with public tables) becomes post-processing, which costs nothing. What private blocks read of public queries and
+releases is cut out too, as `public_k`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from dpsql.compile import joins
 from dpsql.compile.blocks import (
-    BlockSource,
-    BoundJoin,
     Item,
-    OtherSource,
     PrivateBlock,
+    PublicBlock,
     Resolved,
-    Source,
-    TableSource,
+    Shape,
     aggregates,
     is_aggregate,
     item_name,
     leaves,
+    nested_in,
 )
 from dpsql.compile.grouping import grouping_sets, grouping_value, public_keys_of_sets
-from dpsql.compile.ir import Facts, Filter, Join, JoinKind, Key, Project, Query, Relation, Release, Scalar, Scan, Scope
+from dpsql.compile.ir import Key, Measure, PublicQuery, Query, Release, Statistic
 from dpsql.compile.keys import GroupKey, KeyLists
+from dpsql.compile.labels import identify, labels_in, unit_columns
+from dpsql.compile.literals import cast as literal_cast
+from dpsql.compile.lowered import RELEASE_CLAUSES, Lowered, check_clauses
 from dpsql.compile.measures import Measures
 from dpsql.compile.parse import span_of
 from dpsql.compile.public import check_public
-from dpsql.compile.scalars import lower_condition, lower_scalar, narrow
-from dpsql.compile.trees import aliased, called, column, conjuncts, is_star, rebuild, select, shown, without_parens
-from dpsql.compile.types import column_facts
+from dpsql.compile.rows import RowLowerer
+from dpsql.compile.scalars import lower_scalar
+from dpsql.compile.trees import aliased, called, column, derived, is_star, rebuild, select, shown, without_parens
 from dpsql.errors import Error, refusal
-from dpsql.policy.facts import PublicFacts
+from dpsql.policy.facts import Kind, PublicFacts, SqlType
 from dpsql.policy.model import Policy
 
+Schema = Mapping[str, SqlType]
 
-def lower(resolved: Resolved, policy: Policy, facts: PublicFacts) -> Query:
+Describe = Callable[[exp.Query, Mapping[str, Schema]], tuple[SqlType, ...]]
+"""The column types of a public query over public tables and these released ones. Session gives it: compile has no
+engine. Raises DP232 for types that private rows cannot be compared with, DP502 where the query does not bind."""
+
+
+def lower(resolved: Resolved, policy: Policy, facts: PublicFacts, describe: Describe) -> Query:
     """The IR of a statement. Raises DP2xx where it has none."""
-    lowerer = _Lowerer(resolved, policy, facts)
+    lowerer = _Lowerer(resolved, policy, facts, describe)
     outer = lowerer.place(resolved.root, at_top=True)
     check_public(outer)
-    return Query(tuple(lowerer.releases), outer)
-
-
-# The clauses of a SELECT that a private block may have; those of a release are carried to the outer SQL.
-_ROW_CLAUSES = {"with_", "expressions", "from_", "joins", "where"}
-_RELEASE_CLAUSES = _ROW_CLAUSES | {"group", "having", "qualify", "order", "limit", "offset", "distinct"}
-_CLAUSE_NAMES = {"with_": "WITH", "from_": "FROM", "windows": "WINDOW", "laterals": "LATERAL", "sample": "SAMPLE"}
+    return Query(tuple(lowerer.releases), outer, tuple(lowerer.publics))
 
 
 class _Lowerer:
-    def __init__(self, resolved: Resolved, policy: Policy, facts: PublicFacts):
-        self.resolved, self.policy, self.facts = resolved, policy, facts
+    def __init__(self, resolved: Resolved, policy: Policy, facts: PublicFacts, describe: Describe):
+        self.resolved, self.policy, self.facts, self.describe = resolved, policy, facts, describe
+        self.rows = RowLowerer(policy, facts, resolved.nested, self.ask)
         self.releases: list[Release] = []
-        self.named = 0
+        self.publics: list[PublicQuery] = []
+        self._asked: dict[tuple[int, bool], PublicQuery] = {}
+        self._nested: dict[int, exp.Expr] = {}
+        self._done: dict[int, exp.Expr] = {}
+        self._named = 0
 
     def place(self, node: exp.Expr, *, at_top: bool = False) -> exp.Expr:
         """`node`, a public part of the statement, with every release below it cut out, in place."""
         private = self.resolved.blocks.get(id(node))
         if private is not None:
+            if isinstance(private, PrivateBlock) and private.is_release:
+                lowered = self._release(private)
+                if node.parent is not None:
+                    node.replace(lowered)
+                return lowered
             if not isinstance(private, PrivateBlock):
                 reason = "rows of several private queries cannot be combined here"
                 raise refusal(
                     "DP221", reason, span=span_of(node), repair="aggregate each one first, then combine the results"
                 )
-            if private.is_release:
-                lowered = self._release(private)
-                if node.parent is not None:
-                    node.replace(lowered)
-                return lowered
             raise self._rows_refused(private, at_top or isinstance(node.parent, exp.CTE | None))
         if isinstance(node, exp.With) and node.args.get("recursive"):
             raise refusal("DP240", "recursive queries are not answered", span=span_of(node))
@@ -86,11 +93,12 @@ class _Lowerer:
 
     def _rows_refused(self, block: PrivateBlock, at_top: bool) -> Error:
         span = span_of(block.items[0].tree) if block.items else span_of(block.node)
+        if block.shape is Shape.PER_UNIT:
+            return self._groups_refused(block)
         if not at_top:
-            reason = "a subquery over private rows can stand only in the FROM of a query that aggregates them"
-            return refusal(
-                "DP220", reason, span=span_of(block.node), repair="aggregate in it, such as (SELECT AVG(x) FROM ...)"
-            )
+            reason = "a subquery over private rows can stand here only if it aggregates them"
+            repair = "aggregate in it: (SELECT AVG(x) FROM ...), or (SELECT COUNT(*) FROM ...) > 0 for EXISTS"
+            return refusal("DP220", reason, span=span_of(block.node), repair=repair)
         if any(isinstance(n, exp.Window) for i in block.items for n in i.tree.walk()):
             repair = "aggregate first; a window over the groups is free, such as RANK() OVER (ORDER BY COUNT(*))"
             return refusal(
@@ -99,33 +107,98 @@ class _Lowerer:
         repair = "aggregate them: COUNT(*), SUM(column), AVG(column), with GROUP BY where you want groups"
         return refusal("DP201", f"this returns rows of single {self.policy.unit}s", span=span, repair=repair)
 
+    def _groups_refused(self, block: PrivateBlock) -> Error:
+        """The refusal of groups that each belong to one unit, naming the keys that make them so."""
+        keys = [leaf for element in block.groups for leaf in leaves(element)]
+        labelled = [(t, labels_in(t, block.sources, self.policy)) for t in keys]
+        alone = [t for t, labels in labelled if identify([labels], self.policy)] or [t for t, ls in labelled if ls]
+        names = [shown(tree) for tree in alone]
+        whom = self.policy.unit
+        reason = f"grouping by {' and '.join(names) or 'these keys'} gives rows of single {whom}s"
+        unit = next((c for s in block.sources for c in sorted(unit_columns(s, self.policy))), None)
+        count = f" (COUNT(DISTINCT {unit}) counts the {whom}s)" if unit else ""
+        repair = (
+            f"leave {', '.join(names)} out of SELECT, GROUP BY and ORDER BY{count},"
+            " or aggregate these groups: SELECT COUNT(*) FROM (...) AS t"
+        )
+        return refusal("DP206", reason, span=span_of(alone[0]) if alone else span_of(block.node), repair=repair)
+
+    # -- public queries inside private blocks -------------------------------------------------------------------
+
+    def ask(self, block: PublicBlock | PrivateBlock, single: bool) -> PublicQuery:
+        """A public query or release as something that private blocks can read. single: it stands for one value, or
+        for one per value of what it is correlated on; then the value is c1."""
+        known = self._asked.get((id(block), single))
+        if known is not None:
+            return known
+        if isinstance(block, PrivateBlock):
+            tree: exp.Query = self._release(_keyed(block) if block.correlated else block)
+        else:
+            tree = _with_ctes(self._placed(block).unnest().copy(), [self.place(cte) for cte in block.ctes])
+        if single and not (isinstance(block, PrivateBlock) and block.correlated):
+            tree = exp.select(aliased(exp.Subquery(this=tree), "c1"))
+        check_public(tree)
+        types = self.describe(tree, {r.name: _schema(r) for r in self.releases})
+        names = [item_name(i) for i in range(len(types))]
+        source = derived(tree, "t")
+        source.args["alias"].set("columns", [exp.to_identifier(n, quoted=True) for n in names])
+        cast = [aliased(literal_cast(column("t", n), type_), n) for n, type_ in zip(names, types, strict=True)]
+        name = f"public_{len(self.publics) + 1}"
+        keys = {r.name: frozenset(r.key_names) for r in self.releases}
+        asked = PublicQuery(name, exp.select(*cast).from_(source), types, _unique(tree, keys))
+        self.publics.append(asked)
+        self._asked[id(block), single] = asked
+        return asked
+
+    def _placed(self, block: PublicBlock) -> exp.Expr:
+        """Its query with every release cut out; once, since that happens in place."""
+        if id(block) not in self._done:
+            self._done[id(block)] = self.place(block.node)
+        return self._done[id(block)]
+
+    def nested(self, position: int) -> exp.Expr:
+        """A query in an expression over released results, with its releases cut out."""
+        if position not in self._nested:
+            block = self.resolved.nested[position]
+            if isinstance(block, PrivateBlock) and block.is_release and not block.correlated:
+                self._nested[position] = self._release(block)
+            elif isinstance(block, PublicBlock):
+                self._nested[position] = self._placed(block).unnest()
+            else:
+                reason = "a subquery over private rows can stand here only if it aggregates them"
+                repair = "aggregate in it, such as (SELECT AVG(x) FROM ...)"
+                raise refusal("DP220", reason, span=span_of(block.node), repair=repair)
+        return self._nested[position].copy()
+
     # -- releases -----------------------------------------------------------------------------------------------
 
     def _release(self, block: PrivateBlock) -> exp.Select:
         """Cut a release out; returns the public SELECT over it."""
         ctes = [self.place(cte) for cte in block.ctes]
-        self._check_clauses(block, _RELEASE_CLAUSES)
-        relation, scope, driving = self._relation(block)
-        narrowed = self._narrowed(block, scope)
-        keys = self._keys(block, narrowed)
-        self.named += 1  # before the block's own subqueries, which may be releases too
-        name = f"released_{self.named}"
-        measures = Measures(block, self.policy, narrowed)
+        check_clauses(block, RELEASE_CLAUSES - {"qualify"} | ({"qualify"} if block.qualify is not None else set()))
+        whole, block = block, joins.owned(block)
+        made = self.rows.block(block)
+        outer_keys = [inner for inner, _ in block.correlated]
+        keys = self._keys(block, made, outer_keys)
+        self._named += 1  # before the block's own subqueries, which may be releases too
+        name = f"released_{self._named}"
+        measures = Measures(block, self.rows, made, unowned=whole is not block)
         sets = grouping_sets(block, keys)
         post = _PostProcessing(self, block, name, keys, sets, measures)
         outer = self._outer(block, post, ctes)
-        lists = KeyLists(block, keys, scope, self.policy, self.facts) if keys else None
+        lists = KeyLists(whole, keys, made.scope, self.policy, self.facts) if keys else None
         public, private = public_keys_of_sets(lists, keys, sets) if lists is not None else (None, ())
         if not measures.found:  # which groups exist is the question: a public list does not answer it
             public, private = None, tuple(k.key.name for k in keys)
         release = Release(
             name=name,
-            input=relation,
-            driving=driving,
+            input=made.relation,
+            driving=made.driving,
             keys=tuple(k.key for k in keys),
             public_keys=public,
             private_keys=private,
             measures=tuple(measures.found),
+            one_row=made.one_row,
             span=span_of(block.node),
             sets=sets,
         )
@@ -138,8 +211,10 @@ class _Lowerer:
         outer = select((aliased(post.item(i), i.name) for i in block.items), released)
         if ctes:
             outer.set("with_", exp.With(expressions=list(ctes)))
-        if block.having is not None:
-            outer.set("where", exp.Where(this=post(block.having)))
+        where = [post(block.having)] if block.having is not None else []
+        where += [exp.EQ(this=post.key(inner), expression=around.copy()) for inner, around in block.correlated]
+        if where:
+            outer.set("where", exp.Where(this=exp.and_(*where, copy=False) if len(where) > 1 else where[0]))
         if block.qualify is not None:
             outer.set("qualify", exp.Qualify(this=post(block.qualify)))
         if block.order:
@@ -149,177 +224,31 @@ class _Lowerer:
                 outer.set(clause, node.args[clause].copy())
         return outer
 
-    def _keys(self, block: PrivateBlock, scope: Scope) -> list[GroupKey]:
+    def _keys(self, block: PrivateBlock, made: Lowered, correlated: Sequence[exp.Expr]) -> list[GroupKey]:
         found: list[GroupKey] = []
-        for tree in (leaf for element in block.groups for leaf in leaves(element)):
+        if correlated and (block.groups or block.having is not None or block.order):
+            reason = "a subquery of groups over units cannot depend on the row outside"
+            repair = "leave GROUP BY, HAVING and ORDER BY out of it"
+            raise refusal("DP220", reason, span=span_of(block.node), repair=repair)
+        for tree in [*(leaf for element in block.groups for leaf in leaves(element)), *correlated]:
             meaning = without_parens(tree)
             if any(k.tree == meaning for k in found):
                 continue
             inner = next(aggregates(tree), None)
             if inner is not None or any(isinstance(n, exp.Window | exp.Query) for n in tree.walk()):
                 raise refusal("DP203", "GROUP BY takes expressions of single rows only", span=span_of(tree))
-            self._check_units(block, tree, grouping=True)
-            found.append(GroupKey(meaning, Key(f"k{len(found) + 1}", lower_scalar(tree, scope), shown(meaning))))
+            self.rows.check_units(block, tree, grouping=True)
+            value = self.rows.expression(block, made, tree, "GROUP BY")
+            key = Key(f"k{len(found) + 1}", lower_scalar(value, made.kept), shown(meaning))
+            found.append(GroupKey(meaning, key))
         return found
-
-    def _check_units(self, block: PrivateBlock, tree: exp.Expr, *, grouping: bool = False) -> None:
-        """Refuse the unit as a key, and any use of a unit column that the policy does not list."""
-        for used in tree.find_all(exp.Column):
-            source = next((s for s in block.sources if s.alias == used.table), None)
-            if not isinstance(source, TableSource):
-                continue
-            if grouping and tree is used and joins.is_unit(source, used.name, self.policy):
-                reason = f"grouping by {called(used)} gives one row per {self.policy.unit}"
-                raise refusal("DP206", reason, span=span_of(used), repair=f"count them: COUNT(DISTINCT {called(used)})")
-            if used.name not in source.table.columns:
-                reason = f"{used.name} identifies the {self.policy.unit} and is not listed in the policy"
-                repair = f"it can be counted: COUNT(DISTINCT {used.name})"
-                raise refusal("DP206", reason, span=span_of(used), repair=repair)
-
-    # -- relations ----------------------------------------------------------------------------------------------
-
-    def _relation(self, block: PrivateBlock) -> tuple[Relation, Scope, str]:
-        """The rows of a block, the columns its expressions may use, and the alias of its driving scan."""
-        relation, scope, drives = self._source(block.first)
-        for join in block.joins:
-            relation, scope = self._join(block, relation, scope, join, drives)
-        driving = joins.driving_source(block, self.policy, self.facts, scope)
-        if block.where is not None:
-            self._check_row_expression(block, block.where, "WHERE")
-            relation = Filter(relation, lower_condition(block.where, scope, "WHERE"))
-        return relation, scope, drives[driving.alias]
-
-    def _join(
-        self, block: PrivateBlock, left: Relation, scope: Scope, join: BoundJoin, drives: dict[str, str]
-    ) -> tuple[Relation, Scope]:
-        if join.kind not in ("INNER", "LEFT"):
-            repair = "use JOIN ... ON or LEFT JOIN ... ON, with the private table on the left"
-            raise refusal(
-                "DP212", f"{join.kind} JOIN over private rows is not answered", span=span_of(join.node), repair=repair
-            )
-        self._check_arguments(join.node, {"this", "side", "kind", "on", "using"})
-        right, columns, more = self._source(join.source)
-        if (
-            join.kind == "LEFT"
-            and not joins.is_public(join.source)
-            and all(joins.is_public(s) for s in _before(block, join))
-        ):
-            reason = "rows of the left table without a partner belong to nobody"
-            raise refusal(
-                "DP212", reason, span=span_of(join.node), repair="put the private table on the left, or use JOIN"
-            )
-        drives.update(more)
-        optional = join.kind == "LEFT"
-        joined = {**scope, **(_nullable(columns) if optional else columns)}
-        on: exp.Expr = join.on if join.on is not None else exp.true()
-        self._check_row_expression(block, on, "ON")
-        on = self._without_unit_equality(block, on)
-        predicate = lower_condition(on, {**scope, **columns}, "ON")
-        return Join(JoinKind.LEFT if optional else JoinKind.INNER, left, right, predicate), joined
-
-    def _without_unit_equality(self, block: PrivateBlock, on: exp.Expr) -> exp.Expr:
-        """`o.custkey = c.custkey`, where both are the unit of their row, says no more than the equality of units that
-        every private join gets; one comparison instead of two makes such joins a third faster."""
-        kept = [part for part in conjuncts(on) if not self._equates_units(block, part)]
-        return exp.and_(*kept) if kept else exp.true()
-
-    def _equates_units(self, block: PrivateBlock, part: exp.Expr) -> bool:
-        if not isinstance(part, exp.EQ):
-            return False
-        sides = [side.unnest() for side in (part.this, part.expression)]
-        sources = {s.alias: s for s in block.sources}
-        return (
-            all(
-                isinstance(side, exp.Column)
-                and side.table in sources
-                and joins.is_unit(sources[side.table], side.name, self.policy)
-                for side in sides
-            )
-            and len({side.table for side in sides}) == 2
-        )
-
-    def _source(self, source: Source) -> tuple[Relation, Scope, dict[str, str]]:
-        """One FROM item: its relation, its columns, and (alias, alias of its driving scan) where it is private."""
-        self._check_arguments(source.node, {"this", "db", "catalog", "alias"})
-        if isinstance(source, TableSource):
-            table, types = source.table, self.facts.tables[source.table.name].types
-            columns = {
-                (source.alias, name): column_facts(declared, types[name], table)
-                for name, declared in table.columns.items()
-            }
-            return Scan(table.name, source.alias, table.public), columns, {source.alias: source.alias}
-        if isinstance(source, BlockSource):
-            return self._derived(source)
-        raise self._other_refused(source)
-
-    def _derived(self, source: BlockSource) -> tuple[Relation, Scope, dict[str, str]]:
-        block = source.block
-        self._check_clauses(block, _ROW_CLAUSES)
-        relation, scope, driving = self._relation(block)
-        narrowed = self._narrowed(block, scope)
-        items: list[tuple[str, Scalar]] = []
-        columns: dict[tuple[str, str], Facts] = {}
-        for i, item in enumerate(block.items):
-            self._check_row_expression(block, item.tree, "SELECT")
-            scalar = lower_scalar(item.tree, narrowed)
-            items.append((item_name(i), scalar))
-            columns[source.alias, item_name(i)] = scalar.facts
-        return Project(relation, source.alias, tuple(items)), columns, {source.alias: driving}
-
-    def _other_refused(self, source: OtherSource) -> Error:
-        span = span_of(source.node)
-        if isinstance(source.node, exp.Subquery) or (
-            isinstance(source.node, exp.Table) and source.node.name and not source.node.db
-        ):
-            reason = "a query result cannot be joined with private rows"
-            repair = "join tables of the policy by key, or aggregate the private rows first and join the result"
-            return refusal("DP211", reason, span=span, repair=repair)
-        return refusal(
-            "DP212", "this cannot stand in FROM beside private rows", span=span, repair="name tables of the policy"
-        )
-
-    def _narrowed(self, block: PrivateBlock, scope: Scope) -> Scope:
-        """What holds for the rows that pass WHERE and the inner joins."""
-        return narrow(scope, *block.predicates)
-
-    # -- checks -------------------------------------------------------------------------------------------------
-
-    def _check_row_expression(self, block: PrivateBlock, tree: exp.Expr, clause: str) -> None:
-        """An expression of single rows: no aggregate, window or subquery, no unlisted unit column."""
-        for node in tree.walk():
-            if isinstance(node, exp.Query | exp.Exists):
-                reason = f"a subquery in {clause} of a query over private rows is not answered"
-                repair = "join the public table instead, or list the values: IN (...)"
-                raise refusal("DP220", reason, span=span_of(node), repair=repair)
-            if isinstance(node, exp.Window):
-                raise refusal("DP222", "a window over rows of single units is not answered", span=span_of(node))
-            if is_aggregate(node):
-                repair = "filter groups with HAVING" if clause == "WHERE" else "aggregate in the outer query"
-                raise refusal("DP203", f"an aggregate cannot stand in {clause}", span=span_of(node), repair=repair)
-        self._check_units(block, tree)
-
-    def _check_arguments(self, node: exp.Expr, allowed: set[str]) -> None:
-        """A FROM item says nothing that would be passed over: PIVOT, samples, versions."""
-        for key, value in node.args.items():
-            if value and key not in allowed:
-                called = _CLAUSE_NAMES.get(key, key.rstrip("_s").upper())
-                raise refusal("DP221", f"{called} over private rows is not answered", span=span_of(node))
-
-    def _check_clauses(self, block: PrivateBlock, allowed: set[str]) -> None:
-        for clause, value in block.node.args.items():
-            if not value or clause in allowed:
-                continue
-            called = _CLAUSE_NAMES.get(clause, clause.rstrip("_").upper())
-            where = span_of(value) if isinstance(value, exp.Expr) else span_of(block.node)
-            repair = "put it on the aggregated result instead" if clause in _RELEASE_CLAUSES else "leave it out"
-            raise refusal("DP221", f"{called} over private rows is not answered", span=where, repair=repair)
-        distinct = block.node.args.get("distinct")
-        if distinct is not None and distinct.args.get("on") is not None:
-            raise refusal("DP221", "DISTINCT ON is not answered", span=span_of(distinct), repair="use GROUP BY")
 
 
 class _PostProcessing:
-    """Rewrites an expression of a release block into one over `released_k`: keys and aggregates become its columns."""
+    """Rewrites an expression of a release block into one over `released_k`: keys and aggregates become its columns.
+
+    Of a release that is correlated, one row is looked up, or none: there a count is 0 and the rest NULL, as over no
+    rows."""
 
     def __init__(
         self,
@@ -332,6 +261,7 @@ class _PostProcessing:
     ):
         self.lowerer, self.block, self.released = lowerer, block, released
         self.keys, self.sets, self.measures = keys, sets, measures
+        self._own = {s.alias for s in block.sources}
         self._column = ""
 
     def item(self, item: Item) -> exp.Expr:
@@ -341,30 +271,47 @@ class _PostProcessing:
         self._column = ""
         return tree
 
+    def key(self, tree: exp.Expr) -> exp.Expr:
+        """The column of a key."""
+        meaning = without_parens(tree)
+        return next(column(self.released, key.key.name) for key in self.keys if key.tree == meaning)
+
     def __call__(self, node: exp.Expr) -> exp.Expr:
-        if self.keys:
-            meaning = without_parens(node)
-            for key in self.keys:
-                if key.tree == meaning:
-                    return column(self.released, key.key.name)
-        if isinstance(node, exp.Query):
-            return self.lowerer.place(node)
+        meaning = without_parens(node) if self.keys and not self.block.correlated else None
+        if meaning is not None and any(key.tree == meaning for key in self.keys):
+            return self.key(node)
+        query = node.this if isinstance(node, exp.Exists) else node
+        position = nested_in(query) if isinstance(query, exp.Expr) else None
+        if position is not None:
+            tree = self.lowerer.nested(position)
+            return exp.Exists(this=tree) if isinstance(node, exp.Exists) else exp.Subquery(this=tree)
         if isinstance(node, exp.Window):
             return rebuild(node, lambda child: self._function(child) if child is node.this else self(child))
         if isinstance(node, exp.Grouping | exp.GroupingId):
             return grouping_value(node, self.released, self.keys, self.sets)
         if is_aggregate(node):
-            return column(self.released, self.measures.add(node, self._column).name)
+            return self._measured(self.measures.add(node, self._column))
         if is_star(node):
             raise refusal(
                 "DP201", "a star here means rows of single units", span=span_of(node), repair="name keys and aggregates"
             )
         if isinstance(node, exp.Column):
+            if self.block.correlated and node.table not in self._own:
+                return node.copy()  # of the public query around it
             repair = f"add {called(node)} to GROUP BY, or aggregate it"
             raise refusal(
                 "DP202", f'"{called(node)}" is neither grouped nor aggregated', span=span_of(node), repair=repair
             )
         return rebuild(node, self)
+
+    def _measured(self, measure: Measure) -> exp.Expr:
+        found = column(self.released, measure.name)
+        if not self.block.correlated:
+            return found
+        one: exp.Expr = exp.Max(this=found)  # of one row, or none
+        if measure.statistic in (Statistic.SUM, Statistic.AVG):
+            return one
+        return exp.Coalesce(this=one, expressions=[exp.Literal.number(0)])
 
     def _function(self, node: exp.Expr) -> exp.Expr:
         """A window's own function: not an aggregate over rows, but its arguments may be."""
@@ -373,10 +320,86 @@ class _PostProcessing:
         return rebuild(node, lambda c: c.copy() if isinstance(c, exp.Star) else self(c))
 
 
-def _before(block: PrivateBlock, join: BoundJoin) -> list[Source]:
-    position = next(i for i, j in enumerate(block.joins) if j is join)
-    return [block.first, *(j.source for j in block.joins[:position])]
+def _keyed(block: PrivateBlock) -> PrivateBlock:
+    """A correlated release as a table of its values: what it is correlated on becomes its keys, and columns after the
+    first."""
+    if len(block.items) != 1 or block.groups or block.having is not None or block.order:
+        reason = "a subquery of groups over units cannot depend on the row outside"
+        repair = "leave GROUP BY, HAVING and ORDER BY out of it"
+        raise refusal("DP220", reason, span=span_of(block.node), repair=repair)
+    inner = [tree for tree, _ in block.correlated]
+    items = (*block.items, *(Item(f"key{i}", tree) for i, tree in enumerate(inner, 1)))
+    return replace(block, items=items, groups=tuple(tree.copy() for tree in inner), correlated=())
 
 
-def _nullable(columns: Scope) -> Scope:
-    return {name: replace(facts, nullable=True) for name, facts in columns.items()}
+def _schema(release: Release) -> Schema:
+    """The columns of a released table, in types wide enough for any limits."""
+    return dict(release.key_columns) | {m.name: _type(m) for m in release.measures}
+
+
+def _type(measure: Measure) -> SqlType:
+    if measure.statistic is Statistic.AVG:
+        return SqlType(Kind.DOUBLE)
+    if measure.statistic is not Statistic.SUM or measure.argument is None:
+        return SqlType(Kind.INTEGER)
+    type_ = measure.argument.facts.type
+    return type_ if type_.kind is Kind.DOUBLE else SqlType(Kind.DECIMAL, 38, type_.scale)
+
+
+def _with_ctes(tree: exp.Expr, ctes: Sequence[exp.Expr]) -> exp.Query:
+    """A query with those WITH entries that it names, directly or through others."""
+    assert isinstance(tree, exp.Query)
+    needed: list[exp.Expr] = []
+    names = {t.name.lower() for t in tree.find_all(exp.Table) if not t.db}
+    for cte in reversed(ctes):
+        if cte.alias.lower() in names:
+            needed.insert(0, cte.copy())
+            names |= {t.name.lower() for t in cte.find_all(exp.Table) if not t.db}
+    own = tree.args.get("with_")
+    if needed:
+        tree.set("with_", exp.With(expressions=[*needed, *(own.expressions if own is not None else ())]))
+    return tree
+
+
+def _unique(tree: exp.Query, keys: Mapping[str, frozenset[str]]) -> tuple[frozenset[str], ...]:
+    """Sets of columns that identify a row of a public query, where its form shows it: the keys of the release that it
+    reads, the columns of DISTINCT, the keys of GROUP BY. keys: of each release."""
+    if not isinstance(tree, exp.Select):
+        return ()
+    if any(map(is_star, tree.selects)):
+        body = _only_cte(tree)
+        return _unique(body, keys) if body is not None else ()
+    items = [item.unalias() for item in tree.selects]
+    found = []
+    if tree.args.get("distinct") is not None and tree.args["distinct"].args.get("on") is None:
+        found.append(frozenset(item_name(i) for i in range(len(items))))
+    from_, group = tree.args.get("from_"), tree.args.get("group")
+    if group is not None:
+        if {key for key, value in group.args.items() if value} == {"expressions"}:
+            places = [_place(key, tree) for key in group.expressions]
+            if None not in places:
+                found.append(frozenset(item_name(i) for i in places if i is not None))
+    elif any(True for item in items for _ in aggregates(item)):
+        found.append(frozenset())
+    elif from_ is not None and isinstance(from_.this, exp.Table) and not tree.args.get("joins"):
+        read = keys.get(from_.this.name) if not from_.this.db else None
+        shown_ = {i.name: item_name(n) for n, i in reversed(list(enumerate(items))) if isinstance(i, exp.Column)}
+        if read is not None and read <= shown_.keys():
+            found.append(frozenset(shown_[name] for name in read))
+    return tuple(found)
+
+
+def _only_cte(tree: exp.Select) -> exp.Query | None:
+    """The query of the CTE that `SELECT * FROM cte` reads."""
+    from_ = tree.args.get("from_")
+    if len(tree.selects) != 1 or from_ is None or any(tree.args.get(k) for k in ("where", "joins", "limit", "qualify")):
+        return None
+    body = next((cte.this for cte in tree.ctes if cte.alias == from_.this.name), None)
+    return body if isinstance(body, exp.Query) and not from_.this.args.get("db") else None
+
+
+def _place(key: exp.Expr, tree: exp.Select) -> int | None:
+    """Which item a key of GROUP BY is; None where it is none."""
+    if isinstance(key, exp.Literal) and key.name.isdigit() and int(key.name) <= len(tree.selects):
+        return int(key.name) - 1
+    return next((i for i, item in enumerate(tree.selects) if item.unalias() == key), None)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.compile import joins
-from dpsql.compile.blocks import PrivateBlock, Source, is_aggregate, is_optional
-from dpsql.compile.ir import Measure, Scalar, Scope, Statistic, is_same
+from dpsql.compile.blocks import PrivateBlock, Source, TableSource, is_aggregate, is_optional, nested_in
+from dpsql.compile.ir import Measure, Scalar, Statistic, is_same
+from dpsql.compile.joins import is_public
+from dpsql.compile.labels import is_unit
+from dpsql.compile.lowered import Lowered
+from dpsql.compile.missing import is_missing
 from dpsql.compile.parse import span_of
+from dpsql.compile.rows import RowLowerer
 from dpsql.compile.scalars import lower_condition, lower_scalar
 from dpsql.compile.trees import called, is_star, shown, wrapped
 from dpsql.errors import Error, Span, refusal
@@ -18,10 +22,13 @@ _ANSWERED = "COUNT, COUNT(DISTINCT ...), COUNT_IF, SUM and AVG"
 
 
 class Measures:
-    """Collects the aggregates of one block; equal ones are one measure, hence one noise."""
+    """Collects the aggregates of one block; equal ones are one measure, hence one noise. unowned: whether the statement
+    also asks for rows of public tables without a private partner: those are not there, so aggregates must pass over
+    them."""
 
-    def __init__(self, block: PrivateBlock, policy: Policy, scope: Scope):
-        self.block, self.policy, self.scope = block, policy, scope
+    def __init__(self, block: PrivateBlock, rows: RowLowerer, made: Lowered, *, unowned: bool = False):
+        self.block, self.rows, self.made, self.unowned = block, rows, made, unowned
+        self.policy: Policy = rows.policy
         self.found: list[Measure] = []
 
     def add(self, node: exp.Expr, column: str) -> Measure:
@@ -32,6 +39,8 @@ class Measures:
             more = call.expression.this
             condition = more if condition is None else exp.And(this=wrapped(more), expression=wrapped(condition))
             call = call.this
+        if self.unowned:
+            self._check_unowned(call, condition, node)
         statistic, argument = self._statistic(call, condition, span_of(node))
         for measure in self.found:
             if measure.statistic is statistic and is_same(measure.argument, argument):
@@ -39,6 +48,22 @@ class Measures:
         measure = Measure(f"a{len(self.found) + 1}", statistic, argument, text, column, span_of(node))
         self.found.append(measure)
         return measure
+
+    def _check_unowned(self, call: exp.Expr, condition: exp.Expr | None, node: exp.Expr) -> None:
+        """Raises DP212 unless the aggregate passes over rows whose private side is missing: by PRIVACY's rule it may
+        then be computed without them."""
+        private = {s.alias for s in self.block.sources if not is_public(s)}
+        if condition is not None and is_missing(condition, private, predicate=True):
+            return
+        argument = call.this.expressions[0] if isinstance(call.this, exp.Distinct) else call.this
+        of_value = isinstance(argument, exp.Expr) and not isinstance(argument, exp.Star)
+        if of_value and is_missing(argument, private, predicate=isinstance(call, exp.CountIf)):
+            return
+        reason = f"rows of the public side without a partner belong to no {self.policy.unit}, and this counts them"
+        first = next(s for s in self.block.sources if s.alias in private)
+        listed = first.table.columns if isinstance(first, TableSource) else [name for name, _ in first.columns]
+        column = f"{first.node.alias_or_name}.{next(iter(listed))}"
+        raise refusal("DP212", reason, span=span_of(node), repair=f"count what has a partner: COUNT({column})")
 
     def _statistic(
         self, call: exp.Expr, condition: exp.Expr | None, span: Span | None
@@ -87,13 +112,14 @@ class Measures:
         if not isinstance(argument, exp.Column):
             return None
         source = next((s for s in self.block.sources if s.alias == argument.table), None)
-        return source if source is not None and joins.is_unit(source, argument.name, self.policy) else None
+        return source if source is not None and is_unit(source, argument.name, self.policy) else None
 
     def _predicate(self, condition: exp.Expr | None) -> Scalar | None:
         if condition is None:
             return None
         self._check_row(condition)
-        return lower_condition(condition, self.scope, "FILTER")
+        condition = self.rows.expression(self.block, self.made, condition, "FILTER")
+        return lower_condition(condition, self.made.kept, "FILTER")
 
     def _value(self, argument: exp.Expr, condition: exp.Expr | None) -> Scalar:
         """The argument, NULL where a FILTER is not true."""
@@ -101,7 +127,7 @@ class Measures:
         if condition is not None:
             self._check_row(condition)
             argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
-        return lower_scalar(argument, self.scope)
+        return lower_scalar(self.rows.expression(self.block, self.made, argument, "an aggregate"), self.made.kept)
 
     def _bounded(self, call: exp.Expr, condition: exp.Expr | None, span: Span | None) -> Scalar:
         argument = call.this
@@ -130,11 +156,18 @@ class Measures:
 
     def _check_row(self, tree: exp.Expr) -> None:
         for node in tree.walk():
-            if is_aggregate(node) or isinstance(node, exp.Window | exp.Query | exp.Exists):
+            other = isinstance(node, exp.Window | exp.Query) or (isinstance(node, exp.Exists) and not _is_nested(node))
+            if is_aggregate(node) or other:
                 raise refusal("DP203", "an aggregate takes an expression of single rows", span=span_of(node))
-            if isinstance(node, exp.Column) and (node.table, node.name) not in self.scope:
+            hidden = isinstance(node, exp.Column) and (node.table, node.name) not in self.made.scope
+            if hidden and nested_in(node) is None:
                 repair = f"it can be counted: COUNT(DISTINCT {node.name})"
                 raise refusal("DP206", f"{node.name} is not listed in the policy", span=span_of(node), repair=repair)
+
+
+def _is_nested(node: exp.Exists) -> bool:
+    """Whether it is an EXISTS whose query has been resolved."""
+    return isinstance(node.this, exp.Expr) and nested_in(node.this) is not None
 
 
 def _function(call: exp.Expr) -> type[exp.Func]:

@@ -28,13 +28,19 @@ class Prefer(Enum):
 
 @dataclass(slots=True)
 class Names:
-    """sources: by lower-case name. merged: USING columns. aliases: of the SELECT list, in lower case."""
+    """sources: by lower-case name. merged: USING columns. aliases: of the SELECT list, in lower case. outer: the names
+    of the query around this one, which are looked up last."""
 
     sources: dict[str, Source] = field(default_factory=dict)
-    merged: dict[str, exp.Column] = field(default_factory=dict)
+    merged: dict[str, exp.Expr] = field(default_factory=dict)
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
+    outer: Names | None = None
 
-    def find(self, column: exp.Column) -> exp.Column | None:
+    def around(self) -> list[Source]:
+        """The FROM items of the queries around this one."""
+        return [] if self.outer is None else [*self.outer.sources.values(), *self.outer.around()]
+
+    def find(self, column: exp.Column) -> exp.Expr | None:
         """The bound column, or None. Raises DP112 where two sources have it."""
         name, qualifier = column.name.lower(), column.table.lower()
         if not qualifier and name in self.merged:
@@ -53,7 +59,9 @@ class Names:
         if found:
             found[0].meta[CALLED] = column.name
             return _positioned(found[0], column)
-        opaque = [s for v, s in self.sources.items() if isinstance(s, OtherSource) and qualifier in ("", v)]
+        opaque = [
+            s for v, s in self.sources.items() if isinstance(s, OtherSource) and not s.columns and qualifier in ("", v)
+        ]
         if opaque:  # it may be a column of a FROM item that `lower` refuses: that refusal says more
             table = exp.to_identifier(opaque[0].alias or "?", quoted=True)
             return _positioned(exp.Column(this=exp.to_identifier(column.name, quoted=True), table=table), column)
@@ -69,6 +77,12 @@ class Names:
             return found
         if alias is not None:
             return wrapped(alias.copy())
+        names = self.outer
+        while names is not None:
+            found = names.find(column)
+            if found is not None:
+                return found
+            names = names.outer
         raise self.unknown(column)
 
     def all_columns(self) -> list[str]:
@@ -86,7 +100,8 @@ class Names:
         return refusal("DP111", f'no column "{text}" is visible here.{hint}', span=span_of(column), repair=repair)
 
 
-def _positioned(bound: exp.Column, written: exp.Column) -> exp.Column:
-    """Give the bound column the place of the written one, for carets."""
-    bound.this.meta.update(written.this.meta)
+def _positioned(bound: exp.Expr, written: exp.Column) -> exp.Expr:
+    """Give the bound column, or each of those merged into one, the place of the written one, for carets."""
+    for column in bound.find_all(exp.Column):
+        column.this.meta.update(written.this.meta)
     return bound

@@ -35,7 +35,7 @@ _NEGATED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LTE,
     exp.GTE: exp.LT,
 }
-_STRICT = {
+STRICT = {
     *_NEGATED,
     exp.Not,
     exp.Paren,
@@ -269,7 +269,7 @@ def _not_null(scope: Scope, node: exp.Expr) -> Scope:
         return scope if facts is None or not facts.nullable else {**scope, name: replace(facts, nullable=False)}
     if isinstance(node, exp.In | exp.Between):  # the other operands may be NULL in a FALSE
         return _not_null(scope, node.this)
-    if type(node) in _STRICT:
+    if type(node) in STRICT:
         for child in node.iter_expressions():
             scope = _not_null(scope, child)
     return scope

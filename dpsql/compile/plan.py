@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import assert_never
 
-from dpsql.compile.ir import (
-    MAX_INFERRED_KEYS,
-    Filter,
-    Join,
-    Project,
-    PublicKeys,
-    Query,
-    Relation,
-    Release,
-    Scan,
-)
-from dpsql.compile.limits import Domains, Request, choose, one_row_per_unit
+from dpsql.compile.bounds import limited, most_rows, rows_of
+from dpsql.compile.ir import MAX_INFERRED_KEYS, PublicKeys, Query, Release
+from dpsql.compile.limits import Domains, Request, choose, combined, declared
+from dpsql.compile.relations import scans
 from dpsql.compile.slots import SUBGRID, Slot, SlotKind, cover
 from dpsql.errors import Error, refusal
 from dpsql.policy.model import Policy
@@ -84,10 +75,6 @@ class PrivatePlan:
 CountKeys = Callable[[PublicKeys, int | None], int]
 """How many rows a key relation has; counting may stop above the limit. Session gives it: compile has no engine."""
 
-WORST_CASE = 20
-"""Without a limit on rows every scan is still cut to so many times R rows per unit, so that no unit can explode a
-query."""
-
 
 def plan(query: Query, policy: Policy, request: Request, count_keys: CountKeys) -> PrivatePlan:
     """Split epsilon evenly over the statement's slots and key decisions, delta over its key decisions. Raises DP205,
@@ -130,20 +117,27 @@ def _check_weights(drafts: list[ReleasePlan], request: Request) -> None:
 
 
 def _draft(release: Release, policy: Policy, request: Request, count_keys: CountKeys) -> ReleasePlan:
-    table = policy.tables[next(s.table for s in scans(release.input) if s.alias == release.driving)]
     domains = _domains(release, request, count_keys)
     if None in domains and not release.private_keys:
         release = replace(release, public_keys=None, private_keys=tuple(k.name for k in release.keys))
         domains = _domains(release, request, count_keys)
-    limits = choose(table, domains, bool(release.keys), request, release.span)
-    early = 1
-    if not one_row_per_unit(table):
-        assert table.max_rows_per_unit is not None
-        early = limits.rows if limits.rows is not None and not limits.late else WORST_CASE * table.max_rows_per_unit
-        release = replace(release, input=_limited(release.input, release.driving, early))
+    found = {s.alias: declared(policy.tables[s.table], request) for s in scans(release.input) if not s.public}
+    most = {s.alias: policy.tables[s.table].max_rows_per_unit or 1 for s in scans(release.input) if not s.public}
+    if release.one_row:
+        limits = Limits("rows", rows=1)
+    elif release.driving is not None:
+        limits = choose(found[release.driving], domains, bool(release.keys), request, release.span)
+    else:
+        rows = rows_of(release.input, found) or 1
+        limits = choose(combined(list(found.values()), rows), domains, bool(release.keys), request, release.span)
+    early = {}
+    if release.driving is not None and limits.rows is not None and not limits.late and not release.one_row:
+        early[release.driving] = limits.rows
+    release = replace(release, input=limited(release.input, most, early, release.span))
+    early_rows = most_rows(release.input)
     unpriced = Fraction(1)
     slots = tuple(
-        _with_norms(Slot(kind, argument, grid, outputs, Norms(0, 0, 0), unpriced), limits, domains, early)
+        _with_norms(Slot(kind, argument, grid, outputs, Norms(0, 0, 0), unpriced), limits, domains, early_rows)
         for kind, argument, grid, outputs in cover(release.measures)
     )
     selection = None
@@ -223,30 +217,3 @@ def _not_public(release: Release) -> Error:
         " with a delta above 0 in the policy, keys can be selected privately"
     )
     return refusal("DP205", f"the groups of {key.text} are not public", span=key.scalar.span, repair=repair)
-
-
-def scans(relation: Relation) -> Iterator[Scan]:
-    """Every scan below a relation."""
-    match relation:
-        case Scan():
-            yield relation
-        case Join(left=left, right=right):
-            yield from scans(left)
-            yield from scans(right)
-        case Filter(input=source) | Project(input=source):
-            yield from scans(source)
-        case _:
-            assert_never(relation)
-
-
-def _limited(relation: Relation, alias: str, limit: int) -> Relation:
-    """The relation with its driving scan cut to `limit` rows per unit."""
-    match relation:
-        case Scan():
-            return replace(relation, limit=limit) if relation.alias == alias else relation
-        case Join(left=left, right=right):
-            return replace(relation, left=_limited(left, alias, limit), right=_limited(right, alias, limit))
-        case Filter(input=source) | Project(input=source):
-            return replace(relation, input=_limited(source, alias, limit))
-        case _:
-            assert_never(relation)

@@ -7,7 +7,7 @@ turned into ON. It refuses names only (DP1xx). Whether a form can be answered is
 refused twice and nothing twice allowed.
 
 Columns resolve as `names` says. Of tables: `main.t` skips a CTE, and a CTE's own name inside its body is what it was
-outside.
+outside. A query may name columns of the queries around it, which are looked up after its own.
 """
 
 from __future__ import annotations
@@ -18,31 +18,34 @@ from typing import cast
 
 from sqlglot import exp
 
+from dpsql.compile.bind import Binder
 from dpsql.compile.blocks import (
     BlockSource,
-    BoundJoin,
-    Item,
+    Nested,
     OtherSource,
     Private,
     PrivateBlock,
     PrivateOther,
+    PrivateUnion,
+    PublicBlock,
+    PublicSource,
     Resolved,
+    Rows,
     Source,
     TableSource,
-    aggregates,
-    is_release,
     item_name,
-    rebound,
+    nested_column,
+    tables_of,
 )
-from dpsql.compile.names import Names, Prefer
+from dpsql.compile.names import Names
 from dpsql.compile.parse import Parsed, span_of
-from dpsql.compile.trees import default_name, from_items, is_plain_subquery, is_star, rebuild
-from dpsql.errors import nearest, refusal
+from dpsql.compile.trees import default_name, from_items, is_plain_subquery, is_star
+from dpsql.errors import Error, nearest, refusal
 from dpsql.policy.model import Policy, Table
 
 PUBLIC_CATALOG = "pub"
-_BEHIND = ("grouping_sets", "cube", "rollup")
-"""Where sqlglot keeps what other dialects write behind the keys."""
+_OURS = ("released_", "public_")
+"""How the tables that dpsql makes are called, with a number behind."""
 
 
 def resolve(parsed: Parsed, policy: Policy) -> Resolved:
@@ -53,46 +56,61 @@ def resolve(parsed: Parsed, policy: Policy) -> Resolved:
     bound = resolver.query(root, {})
     if bound is not None:
         resolver.blocks[id(root)] = bound
-    return Resolved(root, resolver.blocks)
-
-
-_Environment = Mapping[str, "_Cte"]
+    return Resolved(root, resolver.blocks, resolver.nested)
 
 
 @dataclass(frozen=True, slots=True)
 class _Cte:
-    body: Private | None  # None: public
+    """body: of private rows, None where it is public. columns: as its WITH names them. kept: its entry there."""
+
+    body: Private | None
     columns: tuple[str, ...]
+    kept: exp.CTE | None = None
+
+
+_Environment = Mapping[str, _Cte]
 
 
 class _Resolver:
     def __init__(self, policy: Policy):
         self.policy = policy
         self.blocks: dict[int, Private] = {}
+        self.nested: list[Nested] = []
         self._used: dict[str, int] = {}
+        self._ctes: set[str] = set()
 
     # -- queries ------------------------------------------------------------------------------------------------
 
-    def query(self, node: exp.Expr, env: _Environment) -> Private | None:
+    def query(self, node: exp.Expr, env: _Environment, outer: Names | None = None) -> Private | None:
         """Resolve a query expression; None means public (releases inside included)."""
         env, ctes = self._with(node, env)
         if is_plain_subquery(node):
-            return self.query(cast(exp.Expr, node.this), env)
+            return self.query(cast(exp.Expr, node.this), env, outer)
         if isinstance(node, exp.Select):
-            return self._select(node, env, ctes)
-        private = False
+            return self._select(node, env, ctes, outer)
+        found: list[Private | None] = []
         for child in node.iter_expressions():
             if isinstance(child, exp.With):
                 continue
             if isinstance(child, exp.Query):
-                bound = self.query(child, env)
-                if isinstance(bound, PrivateBlock) and bound.is_release:
-                    self.blocks[id(child.unnest())] = bound
-                elif bound is not None:
-                    private = True
+                found.append(self._public_or_rows(child, env, outer))
             else:
-                self._public_part(child, env)
-        return PrivateOther(node) if private else None
+                self._public_part(child, env, outer)
+        if not any(found):
+            return None
+        rows = [b for b in found if isinstance(b, PrivateBlock | PrivateUnion)]
+        plain = not any(node.args.get(k) for k in ("order", "limit", "offset", "by_name", "side", "kind", "on"))
+        if isinstance(node, exp.Union) and plain and len(rows) == len(found) == 2:
+            return PrivateUnion(node, tuple(rows), bool(node.args.get("distinct")))
+        return PrivateOther(node)
+
+    def _public_or_rows(self, node: exp.Expr, env: _Environment, outer: Names | None) -> Private | None:
+        """Resolve a query in a place where a release is public."""
+        bound = self.query(node, env, outer)
+        if isinstance(bound, PrivateBlock) and bound.is_release:
+            self.blocks[id(node.unnest())] = bound
+            return None
+        return bound
 
     def _with(self, node: exp.Expr, env: _Environment) -> tuple[_Environment, tuple[exp.CTE, ...]]:
         """The environment inside `node`; private CTEs leave its WITH, public ones stay."""
@@ -101,51 +119,257 @@ class _Resolver:
             return env, ()
         inner = dict(env)
         kept: list[exp.CTE] = []
-        if clause.args.get("recursive"):  # names that `lower` refuses must resolve first
+        recursive = bool(clause.args.get("recursive"))
+        if recursive:  # names that `lower` refuses must resolve first
             inner |= {cte.alias.lower(): _Cte(None, ()) for cte in clause.expressions}
         for cte in clause.expressions:
-            body = cast(exp.Expr, cte.this)
-            bound = self.query(body, inner)
+            bound = self._public_or_rows(cast(exp.Expr, cte.this), inner, None)
             columns = tuple(c.name for c in cte.args["alias"].args.get("columns") or ())
-            if isinstance(bound, PrivateBlock) and bound.is_release:
-                self.blocks[id(body.unnest())] = bound
-                bound = None
+            name = cte.alias.lower()
             if bound is None:
                 kept.append(cte)
-            inner[cte.alias.lower()] = _Cte(bound, columns)
-        if kept or clause.args.get("recursive"):
+                if not recursive:
+                    self._make_unique(cte)
+            inner.pop(name, None)  # so that a WITH of all that are left can name them in this order
+            inner[name] = _Cte(bound, columns, cte if bound is None else None)
+        if kept or recursive:
             clause.set("expressions", kept or clause.expressions)
         else:
             node.set("with_", None)
         return inner, tuple(kept)
 
-    def _select(self, node: exp.Select, env: _Environment, ctes: tuple[exp.CTE, ...]) -> PrivateBlock | None:
-        if not any(self._holds_rows(item, env) for item in from_items(node)):
-            for item in node.expressions:
-                if not isinstance(item, exp.Alias) and item.find(exp.Query) is not None:
-                    item.replace(exp.alias_(item.copy(), default_name(item), quoted=True))  # a release will stand in it
-            for child in node.iter_expressions():
-                if not isinstance(child, exp.With):
-                    self._public_part(child, env)
-            return None
-        return self._private_select(node, env, ctes)
+    def _make_unique(self, cte: exp.CTE) -> None:
+        """A public CTE whose name another has had gets one of its own: they may have to stand in one WITH."""
+        name = cte.alias.lower()
+        if name in self._ctes:
+            name = next(n for i in range(2, len(self._ctes) + 3) if (n := f"{name}_{i}") not in self._ctes)
+            cte.args["alias"].set("this", exp.to_identifier(name, quoted=True))
+        self._ctes.add(name)
 
-    def _public_part(self, node: exp.Expr, env: _Environment) -> None:
-        """Bind the tables of a public block below `node`, and every query nested in it."""
+    def _select(
+        self, node: exp.Select, env: _Environment, ctes: tuple[exp.CTE, ...], outer: Names | None
+    ) -> PrivateBlock | None:
+        names = Names(outer=outer)
+        sources = [self._source(item, env, names) for item in from_items(node)]
+        if any(map(_is_private, sources)):
+            return self._private(node, sources, env, ctes, names)
+        for item in node.expressions:
+            if not isinstance(item, exp.Alias) and item.find(exp.Query) is not None:
+                item.replace(exp.alias_(item.copy(), default_name(item), quoted=True))  # a release will stand in it
+        for visible in names.sources:  # the aliases of private blocks below are not to hide these
+            self._used.setdefault(visible, 1)
+        written = Names({visible: _as_written(s, visible) for visible, s in names.sources.items()}, outer=outer)
+        joins = node.args.get("joins") or ()
+        for part in [
+            *(c for c in node.iter_expressions() if not isinstance(c, exp.With | exp.From | exp.Join)),
+            *joins,
+        ]:
+            for child in part.iter_expressions() if isinstance(part, exp.Join) else [part]:
+                if child is not part.this or not isinstance(part, exp.Join):
+                    self._public_part(child, env, written)
+        return None
+
+    def _private(
+        self,
+        node: exp.Select,
+        sources: Sequence[Source],
+        env: _Environment,
+        ctes: tuple[exp.CTE, ...],
+        names: Names,
+    ) -> PrivateBlock:
+        binder = Binder(node, names, lambda query, around: self._nest(query, env, around), self._kept, self.policy)
+        return binder.block(sources[0], sources[1:], ctes)
+
+    def _kept(self, nested: Nested) -> exp.Expr:
+        """What stands for a nested query in the expression around it."""
+        self.nested.append(nested)
+        return nested_column(len(self.nested) - 1)
+
+    def _public_part(self, node: exp.Expr, env: _Environment, outer: Names | None) -> None:
+        """Resolve what is nested below a part of a public query."""
         if isinstance(node, exp.Query):
-            bound = self.query(node, env)
+            bound = self.query(node, env, outer)
             if bound is not None:
                 self.blocks[id(node.unnest())] = bound
             return
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             self._bind_public_table(node, env)
         for child in list(node.iter_expressions()):
-            self._public_part(child, env)
+            self._public_part(child, env, outer)
+
+    def _nest(self, node: exp.Expr, env: _Environment, names: Names) -> exp.Expr:
+        """Resolve a query in an expression of a private block; what stands for it there."""
+        copy = node.copy()
+        bound: Nested | None = self.query(copy, env, names)
+        if bound is None:
+            bound = self._correlated(node, env, names) or PublicBlock(copy, _kept(env))
+        return self._kept(bound)
+
+    def _correlated(self, node: exp.Expr, env: _Environment, names: Names) -> PrivateBlock | None:
+        """A public SELECT that names columns of the private block around it, bound like a private one."""
+        select = node.copy().unnest()
+        if not isinstance(select, exp.Select) or select.args.get("with_") or not from_items(select):
+            return None
+        inner = Names(outer=names)
+        try:
+            sources = [self._source(item, env, inner) for item in from_items(select)]
+            if not all(isinstance(s, TableSource) for s in sources):
+                return None
+            block = self._private(select, sources, env, (), inner)
+        except Error:
+            return None
+        own = {s.alias for s in block.sources}
+        trees = [*(i.tree for i in block.items), block.where, *(j.on for j in block.joins), *block.groups, block.having]
+        around = block.correlated or any(tables_of(t) - own for t in trees if t is not None)
+        return block if around else None
+
+    # -- FROM ---------------------------------------------------------------------------------------------------
+
+    def _source(self, node: exp.Expr, env: _Environment, names: Names) -> Source:
+        """Bind one FROM item and make it visible. Nested joins in parentheses are left to `lower` to refuse."""
+        alias = node.alias_or_name
+        renamed = [c.name for c in (node.args["alias"].args.get("columns") or ())] if node.args.get("alias") else []
+        source: Source | None = None
+        rows = False
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("joins"):
+            cte = env.get(node.name.lower()) if not node.db else None
+            if cte is None:
+                table = self._table(node)
+                called = tuple(zip(_called(table.visible_columns, renamed), table.visible_columns, strict=True))
+                source = TableSource(table, self._unique(table.name), called, node)
+                if table.public:
+                    self._bind_public_table(node, env)
+            elif isinstance(cte.body, PrivateBlock | PrivateUnion):
+                source = BlockSource(cte.body, self._unique(alias), _items_of(cte.body, cte.columns, renamed), node)
+            elif cte.body is None:
+                source = self._public_cte(node, cte, alias, renamed, env)
+            else:
+                rows = True
+        elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
+            bound = self._public_or_rows(node.this if is_plain_subquery(node) else node, env, None)
+            if isinstance(bound, PrivateBlock | PrivateUnion):
+                source = BlockSource(bound, self._unique(alias or "derived"), _items_of(bound, (), renamed), node)
+            elif bound is None:
+                source = self._public(node, alias, renamed, env)
+            else:
+                rows = True
+        elif self._reads_rows(node, env):
+            rows = True
+        else:
+            self._public_part(node, env, None)
+            source = self._public(node, alias, renamed, env)
+        source = source or OtherSource(node, rows=rows)
+        key = alias.lower() or f" {len(names.sources)}"
+        if key in names.sources:
+            reason = f'two tables in FROM are called "{alias}"'
+            raise refusal("DP112", reason, span=span_of(node), repair="give one of them an alias")
+        names.sources[key] = source
+        return source
+
+    def _public_cte(
+        self, node: exp.Expr, cte: _Cte, alias: str, renamed: Sequence[str], env: _Environment
+    ) -> PublicSource | None:
+        """A public CTE in FROM, written by the name that it has now."""
+        if cte.kept is None:
+            return None
+        self._write_cte(node, cte.kept)
+        columns = _called(self._columns(cast(exp.Expr, cte.kept.this), env) or [], cte.columns)
+        if not columns or node.args.get("joins"):
+            return None
+        query = exp.select("*").from_(exp.Table(this=exp.to_identifier(cte.kept.alias, quoted=True)))
+        return self._public_source(node, query, alias, _called(columns, renamed), env)
+
+    def _public(self, node: exp.Expr, alias: str, renamed: Sequence[str], env: _Environment) -> PublicSource | None:
+        """A public subquery or VALUES in FROM."""
+        columns = self._columns(node, env)
+        if columns is None:
+            return None
+        if is_plain_subquery(node):
+            query = cast(exp.Expr, node.this)
+        else:
+            query = node.copy()
+            query.set("alias", None)
+            query = exp.select("*").from_(query) if isinstance(query, exp.Values) else query
+        return self._public_source(node, query, alias, _called(columns, renamed), env)
+
+    def _public_source(
+        self, node: exp.Expr, query: exp.Expr, alias: str, called: Sequence[str], env: _Environment
+    ) -> PublicSource:
+        columns = tuple((name, item_name(i)) for i, name in enumerate(called))
+        return PublicSource(PublicBlock(query, _kept(env)), self._unique(alias or "derived"), columns, node)
+
+    def _columns(self, query: exp.Expr, env: _Environment) -> list[str] | None:
+        """What the columns of a public query are called; None where that is not known."""
+        query = query.unnest()
+        if isinstance(query, exp.SetOperation):
+            return self._columns(cast(exp.Expr, query.this), env)
+        if isinstance(query, exp.Values):
+            first = query.expressions[0]
+            return [f"col{i}" for i in range(len(first.expressions) if isinstance(first, exp.Tuple) else 1)]
+        if not isinstance(query, exp.Select):
+            return None
+        inside = dict(env)
+        for cte in query.ctes:
+            inside[cte.alias.lower()] = _Cte(None, tuple(cte.args["alias"].columns or ()), cte)
+        found: list[str] = []
+        for item in query.expressions:
+            if not is_star(item):
+                found.append(item.alias or default_name(item))
+                continue
+            if any(j.args.get("using") or j.method for j in query.args.get("joins") or ()) or any(
+                item.find(exp.Star).args.values()
+            ):
+                return None
+            for source in from_items(query):
+                if isinstance(item, exp.Column) and source.alias_or_name.lower() != item.table.lower():
+                    continue
+                columns = self._columns_of_item(source, inside)
+                if columns is None:
+                    return None
+                found += columns
+        return found
+
+    def _columns_of_item(self, node: exp.Expr, env: _Environment) -> list[str] | None:
+        columns: Sequence[str] | None = None
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            cte = next((c for c in env.values() if c.kept is not None and c.kept.alias == node.name), None)
+            if not node.db and cte is not None and cte.kept is not None:
+                columns = self._columns(cast(exp.Expr, cte.kept.this), env)
+                columns = _called(columns, cte.columns) if columns is not None else None
+            else:
+                columns = self._table(node, catalog=True).visible_columns
+        elif isinstance(node, exp.Subquery | exp.Values):
+            columns = self._columns(node, env)
+        if columns is None:
+            return None
+        alias = node.args.get("alias")
+        return _called(columns, [c.name for c in (alias.columns if alias is not None else ())])
+
+    def _write_cte(self, node: exp.Expr, cte: exp.CTE) -> None:
+        """Name a CTE in FROM as it is called now, and by its old name for the columns."""
+        if cte.alias.lower() != node.name.lower():
+            if not node.args.get("alias"):
+                node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+            node.set("this", exp.to_identifier(cte.alias, quoted=True))
+
+    def _reads_rows(self, node: exp.Expr, env: _Environment) -> bool:
+        """Whether a FROM item that is neither table nor query names a private table or CTE."""
+        for table in node.find_all(exp.Table):
+            if isinstance(table.this, exp.Identifier):
+                cte = env.get(table.name.lower()) if not table.db else None
+                if cte.body is not None if cte is not None else not self._table(table).public:
+                    return True
+        return False
 
     def _bind_public_table(self, node: exp.Table, env: _Environment) -> None:
         if not node.db and node.name.lower() in env:
+            kept = env[node.name.lower()].kept
+            if kept is not None:
+                self._write_cte(node, kept)
             return
         table = self._table(node)
+        if not table.public:
+            raise refusal("DP901", "a private table stands in a public place")
         if not node.alias:
             node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
         identifier = exp.to_identifier(table.name, quoted=True)
@@ -154,26 +378,11 @@ class _Resolver:
         node.set("db", exp.to_identifier(PUBLIC_CATALOG))
         node.set("catalog", None)
 
-    def _holds_rows(self, node: exp.Expr, env: _Environment) -> bool:
-        """Whether a FROM item or query holds rows of units (a release's output does not count)."""
-        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            if not node.db and node.name.lower() in env:
-                return env[node.name.lower()].body is not None
-            return not self._table(node).public
-        if isinstance(node, exp.Query):
-            inner = dict(env)
-            for cte in node.ctes:
-                rows = self._holds_rows(cte.this, inner)
-                inner[cte.alias.lower()] = _Cte(PrivateOther(cte) if rows else None, ())
-            if isinstance(node, exp.Select):
-                return not is_release(node) and any(self._holds_rows(item, inner) for item in from_items(node))
-            parts = [node.this, node.args.get("expression")]
-            return any(self._holds_rows(part, inner) for part in parts if isinstance(part, exp.Expr))
-        return False
-
-    def _table(self, node: exp.Table) -> Table:
-        """The policy's table of this name; `main.` may stand before it. Raises DP110."""
-        shown = ".".join(p.name for p in node.parts)
+    def _table(self, node: exp.Table, *, catalog: bool = False) -> Table:
+        """The policy's table of this name; `main.` may stand before it, and the public catalog where that is ours
+        already. Raises DP110."""
+        parts = node.parts[1:] if catalog and node.db == PUBLIC_CATALOG else node.parts
+        shown = ".".join(p.name for p in parts)
         table = self.policy.table(shown)
         if table is not None:
             return table
@@ -183,187 +392,30 @@ class _Resolver:
             "DP110", f'no table "{shown}" is visible here.{hint}', span=span_of(node), repair=f"the tables are: {known}"
         )
 
-    # -- private blocks -----------------------------------------------------------------------------------------
-
-    def _private_select(self, node: exp.Select, env: _Environment, ctes: tuple[exp.CTE, ...]) -> PrivateBlock:
-        names = Names()
-        first = self._source(node.args["from_"].this, env, names)
-        joins = [self._join(join, env, names) for join in node.args.get("joins") or ()]
-        items = self._items(node, env, names)
-        where = node.args.get("where")
-        bound_where = self._expression(where.this, env, names, Prefer.COLUMN) if where else None
-        groups = self._groups(node, env, names, items)
-        having, qualify = node.args.get("having"), node.args.get("qualify")
-        bound_having = self._expression(having.this, env, names, Prefer.ALIAS) if having else None
-        bound_qualify = self._expression(qualify.this, env, names, Prefer.COLUMN) if qualify else None
-        order = self._order(node, env, names, items)
-        return PrivateBlock(
-            node=node,
-            first=first,
-            joins=tuple(joins),
-            where=bound_where,
-            items=tuple(items),
-            groups=groups,
-            having=bound_having,
-            qualify=bound_qualify,
-            order=order,
-            ctes=ctes,
-            is_release=is_release(node),
-        )
-
-    def _source(self, node: exp.Expr, env: _Environment, names: Names) -> Source:
-        """Bind one FROM item and make it visible. Nested joins in parentheses are left to `lower` to refuse."""
-        alias = node.alias_or_name
-        renamed = [c.name for c in (node.args["alias"].args.get("columns") or ())] if node.args.get("alias") else []
-        source: Source = OtherSource(node)
-        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("joins"):
-            cte = env.get(node.name.lower()) if not node.db else None
-            if cte is None:
-                table = self._table(node)
-                called = tuple(zip(_called(table.visible_columns, renamed), table.visible_columns, strict=True))
-                source = TableSource(table, self._unique(table.name), called, node)
-            elif isinstance(cte.body, PrivateBlock):
-                source = BlockSource(cte.body, self._unique(alias), _items_of(cte.body, cte.columns, renamed), node)
-        elif is_plain_subquery(node):
-            bound = self.query(cast(exp.Expr, node.this), env)
-            if isinstance(bound, PrivateBlock) and not bound.is_release:
-                source = BlockSource(bound, self._unique(alias or "derived"), _items_of(bound, (), renamed), node)
-        key = alias.lower() or f" {len(names.sources)}"
-        if key in names.sources:
-            reason = f'two tables in FROM are called "{alias}"'
-            raise refusal("DP112", reason, span=span_of(node), repair="give one of them an alias")
-        names.sources[key] = source
-        return source
-
-    def _join(self, join: exp.Join, env: _Environment, names: Names) -> BoundJoin:
-        left_names = Names(dict(names.sources), dict(names.merged))
-        source = self._source(join.this, env, names)
-        words = [w for w in (join.method, join.side, join.kind) if w]
-        kind = " ".join(w.upper() for w in words) or "INNER"
-        kind = {"LEFT OUTER": "LEFT", "CROSS": "INNER"}.get(kind, kind)
-        on = join.args.get("on")
-        bound = self._expression(on, env, names, Prefer.COLUMN) if on is not None else None
-        for identifier in join.args.get("using") or ():
-            column = exp.Column(
-                this=identifier.copy() if isinstance(identifier, exp.Identifier) else identifier.this.copy()
-            )
-            left, right = left_names.find(column), Names({"": source}).find(column)
-            if left is None or right is None:
-                raise (left_names if left is None else Names({"": source})).unknown(column)
-            equal = exp.EQ(this=left, expression=right)
-            bound = equal if bound is None else exp.And(this=bound, expression=equal)
-            names.merged[column.name.lower()] = left
-        return BoundJoin(kind, source, bound, join)
-
-    def _items(self, node: exp.Select, env: _Environment, names: Names) -> list[Item]:
-        items: list[Item] = []
-        for written in node.expressions:
-            if is_star(written):
-                items += self._star(written, names)
-                continue
-            tree = self._expression(written.unalias(), env, names, Prefer.COLUMN)
-            items.append(Item(written.alias or default_name(written), tree))
-            if written.alias:
-                names.aliases.setdefault(written.alias.lower(), tree)
-        return items
-
-    def _star(self, written: exp.Expr, names: Names) -> list[Item]:
-        """The columns a star stands for; a star with EXCLUDE, REPLACE or RENAME stays, for `lower` to refuse."""
-        star = written if isinstance(written, exp.Star) else written.this
-        opaque = any(isinstance(s, OtherSource) for s in names.sources.values())
-        if any(star.args.values()) or opaque:
-            return [Item("*", written.copy())]
-        qualifier = written.table.lower() if isinstance(written, exp.Column) else ""
-        items, seen = [], set()
-        for visible, source in names.sources.items():
-            if qualifier and visible != qualifier:
-                continue
-            for called, actual in source.columns:
-                if isinstance(source, TableSource) and actual not in source.table.columns:
-                    continue  # a unit column that the policy does not list: it can be counted, not shown
-                merged = not qualifier and called.lower() in names.merged
-                if merged and called.lower() in seen:
-                    continue
-                seen.add(called.lower())
-                table = None if merged else exp.to_identifier(visible)
-                column = exp.Column(this=exp.to_identifier(called, quoted=True), table=table)
-                column.this.meta.update(star.meta)
-                found = names.find(column)
-                if found is not None:
-                    items.append(Item(called, found))
-        return items
-
-    def _groups(self, node: exp.Select, env: _Environment, names: Names, items: list[Item]) -> tuple[exp.Expr, ...]:
-        group = node.args.get("group")
-        if group is None:
-            distinct = node.args.get("distinct") is not None and not any(
-                True for i in items for _ in aggregates(i.tree)
-            )
-            return tuple(i.tree.copy() for i in items) if distinct else ()
-        if group.args.get("all"):
-            return tuple(i.tree.copy() for i in items if not any(True for _ in aggregates(i.tree)))
-
-        def leaf(part: exp.Expr) -> exp.Expr:
-            position = _position(part)
-            if position is not None:
-                return self._at(position, part, items).copy()
-            if isinstance(part, exp.Column) and not part.table and names.find(part) is None:
-                alias = names.aliases.get(part.name.lower())
-                return alias.copy() if alias is not None else self._expression(part, env, names, Prefer.COLUMN)
-            return self._expression(part, env, names, Prefer.ONLY_COLUMN)
-
-        behind = [v for clause in _BEHIND for v in group.args.get(clause) or () if isinstance(v, exp.Expr)]
-        return tuple(rebound(element, leaf) for element in (*group.expressions, *behind))
-
-    def _order(self, node: exp.Select, env: _Environment, names: Names, items: list[Item]) -> tuple[exp.Ordered, ...]:
-        order = node.args.get("order")
-        bound = []
-        for written in order.expressions if order else ():
-            inner = written.this if isinstance(written, exp.Ordered) else written
-            position = _position(inner)
-            if position is not None:
-                tree = self._at(position, inner, items).copy()
-            elif isinstance(inner, exp.Column) and not inner.table and inner.name.lower() in names.aliases:
-                tree = names.aliases[inner.name.lower()].copy()
-            elif (
-                isinstance(inner, exp.Var | exp.Column)
-                and inner.name.lower() == "all"
-                and names.find(exp.column("all")) is None
-            ):
-                bound += [exp.Ordered(**{**written.args, "this": i.tree.copy()}) for i in items]
-                continue
-            else:
-                tree = self._expression(inner, env, names, Prefer.COLUMN)
-            ordered = written.copy() if isinstance(written, exp.Ordered) else exp.Ordered()
-            ordered.set("this", tree)
-            bound.append(ordered)
-        return tuple(bound)
-
-    def _at(self, position: int, node: exp.Expr, items: list[Item]) -> exp.Expr:
-        if not 1 <= position <= len(items):
-            raise refusal(
-                "DP111", f"position {position} is not in the SELECT list of {len(items)} columns", span=span_of(node)
-            )
-        return items[position - 1].tree
-
-    def _expression(self, node: exp.Expr, env: _Environment, names: Names, rule: Prefer) -> exp.Expr:
-        """A bound copy of an expression. Queries nested in it are resolved on their own."""
-        if isinstance(node, exp.Query):
-            copy = node.copy()
-            bound = self.query(copy, env)
-            if bound is not None:
-                self.blocks[id(copy.unnest())] = bound
-            return copy
-        if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
-            return names.bind(node, rule)
-        if isinstance(node, exp.Star) or not any(True for _ in node.iter_expressions()):
-            return node.copy()
-        return rebuild(node, lambda child: self._expression(child, env, names, rule))
-
     def _unique(self, base: str) -> str:
         base = "".join(c if c.isalnum() or c == "_" else "_" for c in base).lower() or "t"
         self._used[base] = self._used.get(base, 0) + 1
         return base if self._used[base] == 1 else self._unique(f"{base}_{self._used[base]}")
+
+
+def _is_private(source: Source) -> bool:
+    """Whether a FROM item holds rows of units (a release's output does not count)."""
+    if isinstance(source, TableSource):
+        return not source.table.public
+    return isinstance(source, BlockSource) or (isinstance(source, OtherSource) and source.rows)
+
+
+def _as_written(source: Source, visible: str) -> Source:
+    """A FROM item of a public query: its columns keep the names that they are called by in the text."""
+    if isinstance(source, TableSource | PublicSource):
+        names = tuple((called, called) for called, _ in source.columns)
+        return OtherSource(source.node, visible, names)
+    return source
+
+
+def _kept(env: _Environment) -> tuple[exp.CTE, ...]:
+    """The public WITH entries that can be named here, in an order in which each names those before it."""
+    return tuple(cte.kept for cte in env.values() if cte.kept is not None)
 
 
 def _called(names: Sequence[str], renamed: Sequence[str]) -> list[str]:
@@ -371,21 +423,17 @@ def _called(names: Sequence[str], renamed: Sequence[str]) -> list[str]:
     return [*renamed[: len(names)], *names[len(renamed) :]]
 
 
-def _items_of(block: PrivateBlock, of_cte: Sequence[str], renamed: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def _items_of(block: Rows, of_cte: Sequence[str], renamed: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """(called, actual) pairs of a subquery's columns. In the SQL that is made they are c1, c2, ...: no name of an
     analyst's can stand beside, or in the place of, "$unit" and "$rank" (DuckDB takes the first of two equal names)."""
-    called = _called(_called([item.name for item in block.items], of_cte), renamed)
+    called = _called(_called(block.names, of_cte), renamed)
     return tuple((name, item_name(i)) for i, name in enumerate(called))
-
-
-def _position(node: exp.Expr) -> int | None:
-    return int(node.name) if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() else None
 
 
 def _check_reserved(root: exp.Expr) -> None:
     """The outer SQL calls released tables released_1, ...: a name of the analyst's must not stand in their place."""
     for node in root.find_all(exp.TableAlias, exp.Table):
         name = node.name.lower()
-        if name.startswith("released_") and name[9:].isdigit():
+        if any(name.startswith(ours) and name[len(ours) :].isdigit() for ours in _OURS):
             reason = f'"{node.name}" is a name of dpsql\'s own'
             raise refusal("DP112", reason, span=span_of(node), repair="use another name")

@@ -18,7 +18,7 @@ The limits that the noise relies on stand in these steps, and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -26,9 +26,9 @@ from sqlglot import exp
 from dpsql.compile import steps
 from dpsql.compile.errorbars import ErrorBars, add_error_bars
 from dpsql.compile.gate import SealedSql, seal
-from dpsql.compile.plan import PrivatePlan, ReleasePlan, scans
+from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.projection import Projection, projection
-from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, select_from
+from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, is_stored_rank, publics, scans, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import SlotKind
 from dpsql.compile.trees import add_join, aliased, column, copied, derived, select
@@ -38,24 +38,33 @@ from dpsql.compile.trees import add_join, aliased, column, copied, derived, sele
 class Rewritten:
     """inner: one per release, in order. Their columns: k1, k2, ..., then what `steps.totals` says, all exact integers;
     `units` where keys are selected. outer: over public tables and released_k. bars: its last columns, see `errorbars`;
-    replay: the SQL that they need, where they do. projection: what `outer` says, where it needs no engine."""
+    replay: the SQL that they need, where they do. projection: what `outer` says, where it needs no engine. publics: by
+    name, what the outer engine runs for the private one: over public tables and earlier releases."""
 
     inner: tuple[SealedSql, ...]
     outer: SealedSql
     bars: ErrorBars
     replay: SealedSql | None
     projection: Projection | None
+    publics: Mapping[str, SealedSql]
 
 
 def rewrite(plan: PrivatePlan) -> Rewritten:
     """The SQL of a plan, sealed for the engines. Salts are 0: see `seal_release`."""
     inner = tuple(seal_release(r) for r in plan.releases)
-    public = {f"{t.db}.{t.name}" for t in plan.query.outer.find_all(exp.Table) if t.db}
     released = frozenset(r.release.name for r in plan.releases)
     bars = add_error_bars(plan.query.outer, released)
     replay = seal(bars.replay, released, recurs=True) if bars.replay is not None else None
-    outer = seal(bars.outer, released | public, recurs=True)
-    return Rewritten(inner, outer, bars, replay, projection(bars.outer, released))
+    publics_ = {p.name: seal_public(p.tree, released) for p in plan.query.publics}
+    outer = seal_public(bars.outer, released)
+    return Rewritten(inner, outer, bars, replay, projection(bars.outer, released), publics_)
+
+
+def seal_public(tree: exp.Expr, released: frozenset[str]) -> SealedSql:
+    """A statement of the outer engine, over the public tables that it names and these released ones."""
+    named = list(tree.find_all(exp.Table))
+    public = {f"{t.db}.{t.name}" for t in named if t.db == PUBLIC_CATALOG}
+    return seal(tree, frozenset(public | ({t.name for t in named if not t.db} & released)), recurs=True)
 
 
 def seal_release(plan: ReleasePlan, salt: int = 0) -> SealedSql:
@@ -82,6 +91,7 @@ def _distinct(plan: ReleasePlan) -> list[int]:
 def _tables(release: ReleasePlan) -> frozenset[str]:
     """What the inner statement may read: its scans, and the public tables of its key relation."""
     names = {f"{PUBLIC_CATALOG if s.public else PRIVATE_CATALOG}.{s.table}" for s in scans(release.release.input)}
+    names |= set(publics(release.release.input))
     keys = release.release.public_keys
     if keys is not None:
         names |= {f"{t.db}.{t.name}" for t in keys.tree.find_all(exp.Table)}
@@ -99,14 +109,14 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
     if listed:
         assert release.public_keys is not None
         chain.add("keys", copied(release.public_keys.tree))
-    ranked = release.driving if plan.limits.late else None
     items = steps.row_items(plan)
-    chain.add("rows", select_from(release.input, items, ranked))
+    chain.add("rows", select_from(release.input, items, ranked=plan.limits.late))
     if plan.limits.late:
         assert plan.limits.rows is not None
-        chain.add("late", steps.late(plan.limits.rows, [item.alias_or_name for item in items]))
+        names_, ranks = [item.alias_or_name for item in items], steps.rank_names(plan)
+        chain.add("late", steps.late(plan.limits.rows, names_, ranks, stored=is_stored_rank(release.input)))
     if release.sets and plan.limits.per_unit:
-        given = [item.alias_or_name for item in items if item.alias_or_name != "rank"]
+        given = [i.alias_or_name for i in items if i.alias_or_name not in steps.rank_names(plan)]
         chain.add("sets", steps.sets(release, given, chain.last))
     if plan.limits.per_unit:
         source = chain.last

@@ -17,7 +17,7 @@ from dpsql.compile.grid import BIGINT, DOUBLE, to_grid, to_integer
 from dpsql.compile.ir import GROUPING, Release, Scalar, grouping_id
 from dpsql.compile.literals import cast, literal
 from dpsql.compile.plan import ReleasePlan
-from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, UNIT, UNITS, rank, unit
+from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, UNIT, UNITS, order_of, unit
 from dpsql.compile.slots import SUBGRID, Slot, SlotKind
 from dpsql.compile.trees import add_join, aliased, column, derived, select, wrapped
 from dpsql.policy.facts import Kind
@@ -68,7 +68,7 @@ def row_items(plan: ReleasePlan) -> list[exp.Expr]:
     if _needs_unit(plan):
         items.append(aliased(unit(relation), "u"))
     if plan.limits.late:
-        items.append(aliased(rank(relation, plan.release.driving), "rank"))
+        items += [aliased(place, name) for place, name in zip(order_of(relation), rank_names(plan), strict=True)]
     return items or [aliased(exp.true(), "row")]  # COUNT(*) alone needs no column
 
 
@@ -88,11 +88,20 @@ def _needs_unit(plan: ReleasePlan) -> bool:
     return plan.limits.late or plan.limits.per_unit or counts_units
 
 
-def late(rows: int, names: Sequence[str]) -> exp.Query:
-    """At most `rows` rows of each unit, by stored rank, among those that are left: every driving row is there at most
-    once, so a unit's ranks are distinct. A row whose stored rank is at most R is always among the first R of its unit;
-    only units with a row beyond need to be counted through."""
+def rank_names(plan: ReleasePlan) -> list[str]:
+    """The columns that tell the rows of a unit apart: one where each stems from another row of one scan."""
+    return [f"rank{i}" if i > 1 else "rank" for i in range(1, len(order_of(plan.release.input)) + 1)]
+
+
+def late(rows: int, names: Sequence[str], ranks: Sequence[str], *, stored: bool) -> exp.Query:
+    """At most `rows` rows of each unit among those that are left, the first by rank. Where one stored rank tells them
+    apart, a row whose rank is at most R is always among the first R of its unit, and only units with a row beyond need
+    to be counted through."""
     limit = exp.Literal.number(rows)
+    if not stored:
+        place = _place("rows", ["u"], [column("rows", r) for r in ranks])
+        kept = select((column("rows", n) for n in names), named("rows"))
+        return kept.qualify(exp.LTE(this=place, expression=limit))
     early = select((column("rows", n) for n in names), named("rows"))
     early = early.where(exp.LTE(this=column("rows", "rank"), expression=limit.copy()))
     beyond = select([column("rows", "u")], named("rows"))

@@ -227,13 +227,15 @@ def select(items: Iterable[exp.Expr], source: exp.Expr) -> exp.Select:
 
 def add_join(tree: exp.Select, kind: str, item: exp.Expr, on: exp.Expr | None = None) -> exp.Select:
     """The SELECT itself, with `kind JOIN item ON on` as its last join."""
-    words = {"side": kind} if kind == "LEFT" else {"kind": kind}
+    words = {"side": kind} if kind in ("LEFT", "RIGHT", "FULL") else {"kind": kind}
     tree.append("joins", exp.Join(this=item, on=on, **words))
     return tree
 
 
 def aliased(tree: exp.Expr, name: str) -> exp.Expr:
     """`tree AS "name"`, made of this very node."""
+    if isinstance(tree, exp.Subquery):  # a value here, which `alias_` takes for a FROM item
+        return exp.Alias(this=tree, alias=exp.to_identifier(name, quoted=True))
     return exp.alias_(tree, name, quoted=True, copy=False)
 
 

@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from dpsql.vault.engine import EngineFailure
 from dpsql.vault.interrupts import is_interrupt
+
+_Result = TypeVar("_Result")
 
 MEMORY_LIMIT = "4GiB"
 """Fixed, so that running out of memory does not depend on the machine's load."""
@@ -60,9 +63,10 @@ class DuckDBEngine:
             raise EngineFailure(str(error)) from None
         threading.Thread(target=self._watch, name="dpsql-watch", daemon=True).start()
 
-    def run(self, sql: str) -> pa.Table:
-        """The whole result of one SELECT. Raises EngineFailure."""
-        return self._run(sql, {})
+    def run(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        """The whole result of one SELECT over the files and these tables, which are gone again afterwards. Raises
+        EngineFailure."""
+        return self._run(sql, tables or {})
 
     def cancel(self) -> None:
         """Interrupts the running statement, if any. From any thread."""
@@ -79,14 +83,18 @@ class DuckDBEngine:
             self._state.notify_all()
             self._connection.close()
 
-    def _run(self, sql: str, tables: Mapping[str, pa.Table], *, execute: bool = True) -> pa.Table:
+    def _run(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+        return self._turn_of(lambda: self._bound(sql, tables, lambda bound: bound.to_arrow_table()))
+
+    def _turn_of(self, work: Callable[[], _Result]) -> _Result:
+        """Work that can be cancelled, one at a time."""
         with self._turn:
             with self._state:
                 self._number += 1
                 self._running, self._cancelled = True, False
                 self._state.notify_all()
             try:
-                return self._select(sql, tables, execute)
+                return work()
             except (duckdb.Error, pa.ArrowException, RuntimeError, ValueError, OverflowError, MemoryError) as error:
                 interrupted = self._cancelled or is_interrupt(error)
                 raise EngineFailure(f"{type(error).__name__}: {error}", interrupted=interrupted) from None
@@ -94,7 +102,10 @@ class DuckDBEngine:
                 with self._state:
                     self._running = False
 
-    def _select(self, sql: str, tables: Mapping[str, pa.Table], execute: bool) -> pa.Table:
+    def _bound(
+        self, sql: str, tables: Mapping[str, pa.Table], use: Callable[[duckdb.DuckDBPyRelation], _Result]
+    ) -> _Result:
+        """What is made of a SELECT whose names and types have been looked up; nothing of it has run yet."""
         statements = self._connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise ValueError("not one SELECT")
@@ -103,8 +114,7 @@ class DuckDBEngine:
             for name, table in tables.items():
                 self._connection.register(name, table)
                 registered.append(name)
-            bound = self._connection.sql(statements[0])  # names and types are looked up here; nothing runs yet
-            return bound.to_arrow_table() if execute else None
+            return use(self._connection.sql(statements[0]))
         finally:
             for name in registered:
                 self._connection.unregister(name)
@@ -130,13 +140,10 @@ class DuckDBEngine:
 class DuckDBOuterEngine(DuckDBEngine):
     """Post-processing: public tables and released ones, nothing else. Its failures speak of public values only."""
 
-    def run(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table:
-        """One SELECT over the public file and these tables, which are gone again afterwards."""
-        return self._run(sql, tables or {})
-
-    def bind(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> None:
-        """Raises EngineFailure where names or types do not fit; runs nothing."""
-        self._run(sql, tables or {}, execute=False)
+    def bind(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> list[str]:
+        """The types of the columns, as DuckDB writes them. Raises EngineFailure where names or types do not fit; runs
+        nothing."""
+        return self._turn_of(lambda: self._bound(sql, tables or {}, lambda bound: [str(t) for t in bound.types]))
 
 
 def _settings(spill: Path, threads: int, memory_limit: str) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ their messages.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -23,8 +24,9 @@ class EngineFailure(Exception):
 class Engine(Protocol):
     """A locked engine over one snapshot. One statement at a time; `cancel` may come from another thread."""
 
-    def run(self, sql: str) -> pa.Table:
-        """The whole result of one SELECT that `compile/gate` sealed. Raises EngineFailure."""
+    def run(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        """The whole result of one SELECT that `compile/gate` sealed, over the snapshot and these public tables. Raises
+        EngineFailure."""
         ...
 
     def cancel(self) -> None:

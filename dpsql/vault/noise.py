@@ -7,6 +7,7 @@ its noise, and no others do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
@@ -35,9 +36,11 @@ of every aggregate's cells and the noisy vectors (public: both are functions of 
 released)."""
 
 
-def release(engine: Engine, statement: SealedSql, plan: ReleasePlan) -> Noisy:
-    """Run one release. Raises EngineFailure."""
-    exact = engine.run(statement.text)
+def release(
+    engine: Engine, statement: SealedSql, plan: ReleasePlan, tables: Mapping[str, pa.Table] | None = None
+) -> Noisy:
+    """Run one release, over these public tables beside the snapshot. Raises EngineFailure."""
+    exact = engine.run(statement.text, tables)
     vectors: dict[int, list[Integers]] = {}
     if plan.selection is not None:
         exact = _selected(exact, plan, plan.selection, vectors)

@@ -12,7 +12,7 @@ from dpsql.vault.duckdb import DuckDBEngine
 if __name__ == "__main__":
     run = DuckDBEngine.run
 
-    def slow(self: DuckDBEngine, sql: str) -> pa.Table:
+    def slow(self: DuckDBEngine, sql: str, tables: object = None) -> pa.Table:
         long = "SELECT SUM(a.range * b.range) FROM range(10000000) a, range(100000) b"
         return run(self, long if "fee" in sql else sql)
 

@@ -188,7 +188,7 @@ import os, signal, sys
 import dpsql
 from dpsql.vault.duckdb import DuckDBEngine
 
-def run(self, sql):
+def run(self, sql, tables=None):
     print("asked", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -33,7 +33,7 @@ class Fixed:
                 columns[name] = pa.array([value] * DRAWS, pa.int64())
         self._table = pa.table(columns)
 
-    def run(self, sql: str) -> pa.Table:
+    def run(self, sql: str, tables: object = None) -> pa.Table:
         return self._table
 
     def cancel(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import duckdb
 import pyarrow as pa
@@ -66,9 +66,20 @@ class Difference:
     def __exit__(self, *_: object) -> None:
         self.connection.close()
 
-    def run(self, sql: str) -> pa.Table:
-        """A statement over the removed unit's rows alone."""
-        return self.connection.sql(sql).to_arrow_table()
+    def run(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        """A statement over the removed unit's rows alone, and these public tables."""
+        return run_over(self.connection, sql, tables)
+
+
+def run_over(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table:
+    """A statement with these tables beside those of the connection."""
+    for name, table in (tables or {}).items():
+        connection.register(name, table)
+    try:
+        return connection.sql(sql).to_arrow_table()
+    finally:
+        for name in tables or {}:
+            connection.unregister(name)
 
 
 class Unoptimized:
@@ -89,8 +100,8 @@ class Unoptimized:
         run(f"ATTACH '{snapshot.private}' AS priv (READ_ONLY)")
         run(f"ATTACH '{snapshot.public}' AS pub (READ_ONLY)")
 
-    def run(self, sql: str) -> pa.Table:
-        return self.connection.sql(sql).to_arrow_table()
+    def run(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        return run_over(self.connection, sql, tables)
 
     def close(self) -> None:
         self.connection.close()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -56,10 +56,10 @@ class Everywhere:
             for optimizers, threads in ((kept, 1), (None, 2), (kept, 2))
         }
 
-    def run(self, sql: str) -> pa.Table:
-        table = self._engine.run(sql)
+    def run(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table:
+        table = self._engine.run(sql, tables)
         for how, other in self._others.items():
-            assert sorted_rows(rows_of(other.run(sql))) == sorted_rows(rows_of(table)), how
+            assert sorted_rows(rows_of(other.run(sql, tables))) == sorted_rows(rows_of(table)), how
         return table
 
     def cancel(self) -> None:

@@ -66,7 +66,8 @@ REFUSED = [
     ("SELECT DISTINCT person, town FROM people", "DP20"),
     ("SELECT COUNT(*) FROM (SELECT name, RANK() OVER (ORDER BY age) AS r FROM people) t WHERE r = 1", "DP222"),
     ("SELECT COUNT(*) FROM (SELECT * FROM loans LIMIT 5) t", "DP221"),
-    ("SELECT COUNT(*) FROM (SELECT person FROM loans UNION SELECT person FROM visits) t", "DP2"),
+    ("SELECT COUNT(*) FROM (SELECT book FROM loans UNION SELECT minutes FROM visits) t", "DP221"),
+    ("SELECT COUNT(*) FROM visits WHERE person NOT IN (SELECT shared_with FROM loans)", "DP210"),
     ("SELECT COUNT(*) FROM people p WHERE age > (SELECT days FROM loans l WHERE l.person = p.person)", "DP(111|2..)"),
 ]
 

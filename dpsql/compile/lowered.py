@@ -1,0 +1,92 @@
+"""What the passes that lower private rows hand to each other, and the checks that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from dpsql.compile.blocks import PrivateBlock, PublicBlock, Source, item_name
+from dpsql.compile.ir import ColumnName, Facts, Project, Public, PublicQuery, Relation, Scalar, Scope
+from dpsql.compile.parse import span_of
+from dpsql.errors import refusal
+
+Ask = Callable[[PublicBlock | PrivateBlock, bool], PublicQuery]
+"""Makes of a public query or a release one that private blocks can read; of one row, if the flag is set."""
+
+
+@dataclass(slots=True)
+class Lowered:
+    """A relation as far as it is made, and what is known of it.
+
+    scope: the columns that expressions may use. narrowed: those of which more is known of rows that pass WHERE and the
+    inner joins.
+    grain: the FROM item of whose rows each row stems from another one. unique: sets of its columns that identify a row
+    (within a unit, where it is private). driving: the alias of the scan that these come from in the end; None where
+    there is none. one_row: whether a unit has one row at most, by construction. most: how many it can have, since every
+    scan is cut."""
+
+    relation: Relation
+    scope: dict[ColumnName, Facts]
+    unique: tuple[frozenset[str], ...] = ()
+    grain: Source | None = None
+    driving: str | None = None
+    one_row: bool = False
+    most: int = 1
+    narrowed: Scope = field(default_factory=dict)
+
+    @property
+    def kept(self) -> Scope:
+        """The columns of the rows that pass."""
+        return {**self.scope, **self.narrowed}
+
+
+# The clauses of a SELECT that a private block may have; those of a release are carried to the outer SQL.
+ROW_CLAUSES = {"with_", "expressions", "from_", "joins", "where", "qualify"}
+GROUP_CLAUSES = {"with_", "expressions", "from_", "joins", "where", "group", "having", "distinct"}
+RELEASE_CLAUSES = ROW_CLAUSES | GROUP_CLAUSES | {"order", "limit", "offset"}
+_CLAUSE_NAMES = {"with_": "WITH", "from_": "FROM", "windows": "WINDOW", "laterals": "LATERAL", "sample": "SAMPLE"}
+
+
+def check_arguments(node: exp.Expr, allowed: Iterable[str]) -> None:
+    """A FROM item says nothing that would be passed over: PIVOT, samples, versions."""
+    for key, value in node.args.items():
+        if value and key not in allowed:
+            name = _CLAUSE_NAMES.get(key, key.rstrip("_s").upper())
+            raise refusal("DP221", f"{name} over private rows is not answered", span=span_of(node))
+
+
+def check_clauses(block: PrivateBlock, allowed: Iterable[str]) -> None:
+    """A SELECT has no clause but these."""
+    for clause, value in block.node.args.items():
+        if not value or clause in allowed:
+            continue
+        name = _CLAUSE_NAMES.get(clause, clause.rstrip("_").upper())
+        where = span_of(value) if isinstance(value, exp.Expr) else span_of(block.node)
+        repair = "put it on the aggregated result instead" if clause in RELEASE_CLAUSES else "leave it out"
+        raise refusal("DP221", f"{name} over private rows is not answered", span=where, repair=repair)
+    distinct = block.node.args.get("distinct")
+    if distinct is not None and distinct.args.get("on") is not None:
+        raise refusal("DP221", "DISTINCT ON is not answered", span=span_of(distinct), repair="use GROUP BY")
+
+
+def public(query: PublicQuery, alias: str) -> Lowered:
+    """What was asked of the public side, as a relation."""
+    columns = {(alias, item_name(i)): Facts(type_) for i, type_ in enumerate(query.types)}
+    return Lowered(Public(query.name, alias), columns, query.unique)
+
+
+def project(made: Lowered, alias: str, scalars: Sequence[Scalar | None]) -> Lowered:
+    """A derived table of these items, without those that cannot be shown. The alias of what drives it stays that of the
+    scan inside."""
+    items = tuple((item_name(i), s) for i, s in enumerate(scalars) if s is not None)
+    scope = {(alias, name): s.facts for name, s in items}
+    return Lowered(
+        Project(made.relation, alias, items), scope, driving=made.driving, one_row=made.one_row, most=made.most
+    )
+
+
+def nullable(columns: Scope) -> dict[ColumnName, Facts]:
+    """Columns that an outer join may leave without a value."""
+    return {name: replace(facts, nullable=True) for name, facts in columns.items()}

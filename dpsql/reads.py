@@ -1,0 +1,40 @@
+"""What releases read of public queries: computed by the outer engine, once in a statement.
+
+A private block may join, look up or compare with a public query, of earlier releases too: that is post-processing, and
+the private engine sees its result as one more public table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from dpsql.compile.gate import SealedSql
+from dpsql.compile.plan import ReleasePlan
+from dpsql.compile.relations import publics
+
+Run = Callable[[SealedSql, Mapping[str, pa.Table]], pa.Table]
+"""Runs a public query over these released tables. Raises DP502."""
+
+
+class Reads:
+    """The public queries of one statement, by name."""
+
+    def __init__(self, queries: Mapping[str, SealedSql], run: Run):
+        self._queries, self._run = queries, run
+        self._results: dict[str, pa.Table] = {}
+
+    def of(self, plan: ReleasePlan, released: Mapping[str, pa.Table]) -> dict[str, pa.Table] | None:
+        """The tables that a release reads, None where one needs a release that is not there yet. Raises DP502."""
+        names = set(publics(plan.release.input))
+        ready = all(name in self._results or self._needs(name) <= released.keys() for name in names)
+        return {name: self._result(name, released) for name in names} if ready else None
+
+    def _needs(self, name: str) -> frozenset[str]:
+        return frozenset(table for table in self._queries[name].tables if "." not in table)
+
+    def _result(self, name: str, released: Mapping[str, pa.Table]) -> pa.Table:
+        if name not in self._results:
+            self._results[name] = self._run(self._queries[name], {n: released[n] for n in self._needs(name)})
+        return self._results[name]
