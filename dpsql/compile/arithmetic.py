@@ -266,7 +266,13 @@ def _doubles(
     ends = _rounded_out(_both(rule, a, b), a, b)
     tree = node(this=wrapped(a.tree), expression=wrapped(unless_zero(b) if guarded else b.tree))
     maybe_null = nullable(a, b) or (guarded and may_be_zero(b))
-    return Scalar(tree, facts_of(DOUBLE, *ends, nullable=maybe_null, step=step), span)
+    domain = None
+    if node in (exp.Add, exp.Sub, exp.Mul):
+        sign = _SIGNS[node]
+        domain, _ = mapped(
+            lambda x, y: _as_double(_result(sign, Fraction(x), Fraction(y))), [a.facts, b.facts], MAX_FRACTIONS
+        )
+    return Scalar(tree, facts_of(DOUBLE, *ends, domain=domain, nullable=maybe_null, step=step), span)
 
 
 def _exactly(
@@ -306,6 +312,13 @@ def _result(sign: str, x: Any, y: Any) -> Any:
         return None
     whole = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
     return whole if sign == "//" else x - y * whole
+
+
+def _as_double(value: Fraction) -> float:
+    """A result as a DOUBLE, where none of it is rounded away."""
+    if abs(value) < 2**1000 and Fraction(float(value)) == value:
+        return float(value)
+    raise Unsure
 
 
 def _typed(value: Fraction | None, type_: SqlType) -> Value | None:

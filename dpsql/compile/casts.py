@@ -93,7 +93,7 @@ def cast_to(node: exp.Expr, a: Scalar, span: Span | None) -> Scalar:
     if is_null(a):
         return convert(a, target)
     if target == VARCHAR:
-        return _to_text(a, span)
+        return to_text(a, span)
     if target.kind in _DATED:
         return _to_date(a, target, isinstance(node, exp.TryCast), span)
     if a.facts.type.kind in _DATED:
@@ -203,7 +203,7 @@ def _to_float(a: Scalar, to: exp.DataType, span: Span | None) -> Scalar:
     return Scalar(cast(inner, DOUBLE), facts_of(DOUBLE, *ends, nullable=a.facts.nullable or not total), span)
 
 
-def _to_text(a: Scalar, span: Span | None) -> Scalar:
+def to_text(a: Scalar, span: Span | None) -> Scalar:
     """Every type has a text; a number's is short."""
     if a.facts.type == VARCHAR:
         return Scalar(a.tree, a.facts, span)

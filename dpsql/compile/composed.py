@@ -8,13 +8,17 @@ does not bound the values of one row. What is added beside is a constant: litera
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
 
 from sqlglot import exp
 
-from dpsql.compile.ir import Scalar, Value
+from dpsql.compile.casts import to_text
+from dpsql.compile.ir import MAX_INFERRED_KEYS, Scalar, Value
 from dpsql.compile.kinds import INTEGER, VARCHAR, constant_of, convert, is_null
-from dpsql.compile.literals import cast, is_literal
-from dpsql.compile.ranges import facts_of, mapped
+from dpsql.compile.literals import is_literal
+from dpsql.compile.ranges import finite, how_many, mapped
 from dpsql.compile.strings import ascii_only, literal_number, literal_text, made, text
 from dpsql.compile.trees import wrapped
 from dpsql.errors import Span, refusal
@@ -41,9 +45,7 @@ def concatenated(several: Sequence[Scalar], span: Span | None) -> Scalar:
     """concat(...): NULLs are left out, and it is never NULL itself. Other types become text."""
     typed = [as_text(s) for s in several]
     size = grown(sum(_weight(s) for s in typed), span)
-    domain = None
-    if not any(s.facts.nullable for s in typed):
-        domain, _ = mapped(lambda *parts: "".join(map(str, parts)), [s.facts for s in typed])
+    domain = _joined("", typed)
     tree = exp.Concat(expressions=[s.tree for s in typed], safe=True, coalesce=True)
     return made(tree, typed, domain, size, span, nullable=False)
 
@@ -53,11 +55,19 @@ def joined_by(separator: Scalar, several: Sequence[Scalar], span: Span | None) -
     between = literal_text(separator, "the separator of concat_ws")
     typed = [as_text(s) for s in several]
     size = grown(sum(_weight(s) for s in typed), span)
-    domain = None
-    if not any(s.facts.nullable for s in typed):
-        domain, _ = mapped(lambda *parts: between.join(map(str, parts)), [s.facts for s in typed])
+    domain = _joined(between, typed)
     tree = exp.ConcatWs(expressions=[separator.tree, *(s.tree for s in typed)], safe=True, coalesce=True)
     return made(tree, typed, domain, size, span, nullable=False)
+
+
+def _joined(between: str, several: Sequence[Scalar]) -> list[Value] | None:
+    """All texts that parts can be joined to, of which those that are NULL are left out."""
+    if any(how_many(s.facts) is None for s in several):
+        return None
+    if prod((how_many(s.facts) or 0) + s.facts.nullable for s in several) > MAX_INFERRED_KEYS:
+        return None
+    choices = [[*(finite(s.facts) or ()), *([None] if s.facts.nullable else [])] for s in several]
+    return [between.join(str(part) for part in row if part is not None) for row in product(*choices)]
 
 
 def joined_pair(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
@@ -106,7 +116,8 @@ def as_text(a: Scalar) -> Scalar:
     """Any scalar as text."""
     if a.facts.type == VARCHAR or is_null(a):
         return convert(a, VARCHAR)
-    return Scalar(cast(a.tree, VARCHAR), facts_of(VARCHAR, nullable=a.facts.nullable, size=0), a.span)
+    written = to_text(a, a.span)
+    return replace(written, facts=replace(written.facts, size=0))  # short, whatever it says
 
 
 def grown(size: int, span: Span | None) -> int:

@@ -8,7 +8,7 @@ a calculation then meets no dangerous value even where the engine computes a bra
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import date
 from fractions import Fraction
 
 from sqlglot import exp
@@ -18,12 +18,14 @@ from dpsql.compile.ir import MAX_INFERRED_KEYS, Facts, Scalar, Value
 from dpsql.compile.kinds import DATE, INTEGER, TIMESTAMP, VARCHAR, convert, settled, unify, words
 from dpsql.compile.literals import cast, try_cast
 from dpsql.compile.moments import (
+    MONTHS,
     SECONDS,
     as_date,
     bucket_of,
     image,
     last_day_of,
     ordinal,
+    shifted,
     truncated,
 )
 from dpsql.compile.parts import by_day, dated
@@ -186,16 +188,19 @@ def _whole_years(years: Interval) -> Interval:
 
 
 def _by_unit(facts: Facts, unit: str) -> Facts:
-    """For what is a function of the unit of time: one moment of each in a TIMESTAMP's known interval."""
-    if unit not in ("hour", "minute", "second"):
-        return by_day(facts)
-    if facts.type != TIMESTAMP or facts.domain is not None or not known(facts).is_bounded:
+    """For what is a function of the unit of time: the beginning of each in the known interval."""
+    if facts.domain is not None or not known(facts).is_bounded:
         return facts
-    count = ordinal(as_date(facts.hi), unit) - ordinal(as_date(facts.lo), unit) + 1
-    if count > MAX_INFERRED_KEYS:
+    moment, last = (truncated(as_date(end), unit) for end in (facts.lo, facts.hi))
+    if ordinal(last, unit) - ordinal(moment, unit) >= MAX_INFERRED_KEYS:
         return facts
-    first, size = truncated(as_date(facts.lo), unit), timedelta(seconds=SECONDS[unit])
-    moments = [first + n * size for n in range(count)]
+    moments: list[Value] = [moment]
+    while moment < last:
+        following = shifted(moment, MONTHS.get(unit, 0), SECONDS.get(unit, 0))
+        if following is None:
+            return facts
+        moment = following
+        moments.append(moment)
     return facts_of(TIMESTAMP, known(facts), held(facts), domain=moments, nullable=facts.nullable)
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.compile.arithmetic import ends_of, numeric, roomy, unary
+from dpsql.compile.arithmetic import MAX_FRACTIONS, ends_of, numeric, roomy, unary
 from dpsql.compile.ir import Scalar
 from dpsql.compile.kinds import DOUBLE, INTEGER, MAX_DIGITS, constant, convert, decimal, digits
 from dpsql.compile.literals import cast
@@ -55,7 +55,25 @@ def _whole(
         return convert(a, DOUBLE)
     ends = ends_of(lambda i: monotone(i, lambda x: Fraction(function(x))), a)
     type_ = DOUBLE if a.facts.type.kind is Kind.DOUBLE else decimal(a.facts.type.width, 0)
-    return unary(node(this=a.tree), a, type_, ends, function, span, Fraction(1))
+    return _listed(unary(node(this=a.tree), a, type_, ends, function, span, Fraction(1)), Fraction(1))
+
+
+def _listed(a: Scalar, unit: Fraction) -> Scalar:
+    """A DOUBLE that is a multiple of a whole unit has all of them in its known interval as its domain, if they are few;
+    every one is exact."""
+    facts, interval = a.facts, known(a.facts)
+    if facts.type != DOUBLE or facts.domain is not None or unit.denominator > 1 or not interval.is_bounded:
+        return a
+    assert isinstance(interval.lo, Fraction)
+    assert isinstance(interval.hi, Fraction)
+    first, last = math.ceil(interval.lo / unit), math.floor(interval.hi / unit)
+    if not 0 <= last - first < MAX_FRACTIONS or max(abs(first), abs(last)) * unit >= 2**53:
+        return a
+    values = [float(n * unit) for n in range(first, last + 1)]
+    listed = facts_of(
+        DOUBLE, interval, held(facts), domain=values, nullable=facts.nullable, step=facts.step, size=facts.size
+    )
+    return Scalar(a.tree, listed, a.span)
 
 
 def rounded(a: Scalar, places: int, span: Span | None) -> Scalar:
@@ -66,7 +84,7 @@ def rounded(a: Scalar, places: int, span: Span | None) -> Scalar:
     if kind is Kind.DOUBLE:
         first, second = (_near(i, unit) for i in (known(a.facts), held(a.facts)))
         tree = _at_places(exp.Round, a.tree, places)
-        return Scalar(tree, facts_of(DOUBLE, first, second, nullable=a.facts.nullable, step=unit), span)
+        return _listed(Scalar(tree, facts_of(DOUBLE, first, second, nullable=a.facts.nullable, step=unit), span), unit)
     if places >= scale:
         return a
     ends = ends_of(lambda i: monotone(i, lambda x: _half_away(x, unit)), a)

@@ -28,6 +28,9 @@ INTEGER, DOUBLE, VARCHAR = SqlType(Kind.INTEGER), SqlType(Kind.DOUBLE), SqlType(
 BOOLEAN, DATE, TIMESTAMP = SqlType(Kind.BOOLEAN), SqlType(Kind.DATE), SqlType(Kind.TIMESTAMP)
 MONEY = SqlType(Kind.DECIMAL, 15, 2)
 GUARDED_D = "CASE WHEN t.d BETWEEN CAST('0001-01-01' AS DATE) AND CAST('9999-12-31' AS DATE) THEN t.d END"
+TRUTH = ("false", "true")
+REGIONS = ("East", "North", "West")
+PAIRS = [f"{region}-{truth}" for region in REGIONS for truth in TRUTH]
 SCOPE: Scope = {
     ("t", "i"): Facts(INTEGER),
     ("t", "k"): Facts(INTEGER, Fraction(0), Fraction(10)),
@@ -39,7 +42,7 @@ SCOPE: Scope = {
     ("t", "tax"): Facts(MONEY, Fraction(0), Fraction(8, 100)),
     ("t", "wild"): Facts(SqlType(Kind.DECIMAL, 38, 20)),
     ("t", "s"): Facts(VARCHAR),
-    ("t", "region"): Facts(VARCHAR, domain=("East", "North", "West")),
+    ("t", "region"): Facts(VARCHAR, domain=REGIONS),
     ("t", "flag"): Facts(BOOLEAN),
     ("t", "d"): Facts(DATE),
     ("t", "day"): Facts(DATE, date(1995, 1, 1), date(1996, 12, 31)),
@@ -232,6 +235,17 @@ def test_ranges(text: str, lo: int | None, hi: int | None, nullable: bool) -> No
         ("split_part(region, 'st', 1)", ("Ea", "North", "We")),
         ("lpad(region, 2, ' ')", ("Ea", "No", "We")),
         ("make_date(1999 + k // 10, 2, 29)", (date(2000, 2, 29),)),
+        ("date_trunc('quarter', day)", tuple(datetime(y, m, 1) for y in (1995, 1996) for m in (1, 4, 7, 10))),
+        ("concat(region, '-', k = 1)", tuple(sorted(f"{r}-{f}" for r in ("", *REGIONS) for f in ("", *TRUTH)))),
+        ("concat_ws('-', region, k = 1)", tuple(sorted(["", *REGIONS, *TRUTH, *PAIRS]))),
+        ("region || k // 10", tuple(f"{r}{n}" for r in REGIONS for n in (0, 1))),
+        ("floor(y / 25)", (0.0, 1.0, 2.0, 3.0, 4.0)),
+        ("floor(y / 50) * 50 - 1", (-1.0, 49.0, 99.0)),
+        ("floor(y / 25) * 0.1e0", None),
+        ("round(y, -2)", (0.0, 100.0)),
+        ("round(y, 1)", None),
+        ("floor(x)", None),
+        ("floor(y * y)", None),
         ("upper(s)", None),
         ("i", None),
         ("y", None),
