@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpsql.compile.blocks import BlockSource, PrivateBlock, Source, TableSource, aggregates, is_aggregate, item_name
+from dpsql.compile.blocks import BlockSource, PrivateBlock, TableSource, aggregates, is_aggregate, item_name
 from dpsql.compile.ir import ColumnName, Facts, Scope
 from dpsql.compile.trees import rebuild, wrapped
 from dpsql.compile.types import column_facts
@@ -66,7 +66,7 @@ class _Reader:
     def read(self, block: PrivateBlock, optional: bool) -> None:
         """Subqueries first: what is computed over them is made of what they compute."""
         self._seen.add(id(block))
-        missing = _optional(block)
+        missing = block.optional
         for source in block.sources:
             behind = optional or any(s is source for s in missing)
             if isinstance(source, TableSource):
@@ -77,7 +77,11 @@ class _Reader:
                 self.read(inner, behind)
                 self._items(source.alias, inner, behind)
         if not optional:
-            found = [_replaced(p, self.computed) for p in block.predicates]
+            # What is equal to something of the query around is not NULL where anybody asks for its group.
+            met = [
+                exp.Not(this=exp.Paren(this=exp.Is(this=i.copy(), expression=exp.Null()))) for i, _ in block.correlated
+            ]
+            found = [_replaced(p, self.computed) for p in [*block.predicates, *met]]
             self.predicates += [p for p in found if p is not None]
 
     def _table(self, source: TableSource, optional: bool) -> None:
@@ -99,23 +103,16 @@ class _Reader:
                 self.computed[alias, item_name(position)] = tree
 
 
-def _optional(block: PrivateBlock) -> list[Source]:
-    """The sources of which a row may be missing. After a kind of join that is not known here: all of them."""
-    found: list[Source] = []
-    for position, join in enumerate(block.joins, 1):
-        if join.kind != "INNER":
-            found.append(join.source)
-        if join.kind not in ("INNER", "LEFT"):
-            found += block.sources[:position]
-    return found
-
-
 def _from_rows(block: PrivateBlock) -> bool:
     """Whether every row stems from a row that WHERE has kept: itself, or any of its group."""
     if any(isinstance(g, exp.Rollup | exp.Cube | exp.GroupingSets) for g in block.groups):
         return False
     trees = [*(i.tree for i in block.items), *([block.having] if block.having is not None else [])]
     return bool(block.groups) or not any(True for tree in trees for _ in aggregates(tree))
+
+
+def _not_null(tree: exp.Expr) -> exp.Expr:
+    return exp.Not(this=exp.Paren(this=exp.Is(this=wrapped(tree.copy()), expression=exp.Null())))
 
 
 def _of_one_row(tree: exp.Expr) -> bool:

@@ -46,12 +46,13 @@ def _as_if_and(self: keyrelation.KeyRelation, node: exp.Expr, want: bool, aliase
     return weakened(self, node, want, aliases)
 
 
+table_read = lineage._Reader._table
 weakened = keyrelation.KeyRelation._weakened
 FAULTS: list[tuple[Any, str, Any, str, str]] = [
     (
-        lineage,
-        "_optional",
-        lambda _: [],
+        lineage._Reader,
+        "_table",
+        lambda self, source, _: table_read(self, source, False),
         "1",
         "SELECT size, COUNT(*) AS n FROM (SELECT h.size FROM sales s LEFT JOIN shops h ON s.shop = h.shop) t"
         " GROUP BY size",
