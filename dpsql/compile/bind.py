@@ -21,6 +21,7 @@ from dpsql.compile.blocks import (
     Source,
     TableSource,
     aggregates,
+    is_aggregate,
     is_aggregated,
     leaves,
     rebound,
@@ -29,7 +30,7 @@ from dpsql.compile.blocks import (
 from dpsql.compile.labels import identify, labels_in
 from dpsql.compile.names import Names, Prefer
 from dpsql.compile.parse import span_of
-from dpsql.compile.trees import conjuncts, default_name, is_star, rebuild, wrapped
+from dpsql.compile.trees import conjuncts, default_name, folded, is_star, rebuild, wrapped
 from dpsql.errors import refusal
 from dpsql.policy.model import Policy
 
@@ -51,6 +52,7 @@ class Binder:
     def __init__(self, node: exp.Select, names: Names, nest: Nest, keep: Keep, policy: Policy):
         self.node, self.names, self.nest, self.keep, self.policy = node, names, nest, keep, policy
         self.items: list[Item] = []
+        self._keys: list[exp.Expr] = []  # of GROUP BY
         self._tests: list[exp.Expr] = []  # of SEMI and ANTI joins, which are EXISTS by another name
 
     def block(self, first: Source, others: Sequence[Source], ctes: tuple[exp.CTE, ...]) -> PrivateBlock:
@@ -63,6 +65,7 @@ class Binder:
         bound_where = self.expression(where.this, Prefer.COLUMN) if where else None
         groups = self._groups()
         having, qualify = node.args.get("having"), node.args.get("qualify")
+        self._keys = [leaf for element in groups for leaf in leaves(element)]
         bound_having = self.expression(having.this, Prefer.ALIAS) if having else None
         bound_qualify = self.expression(qualify.this, Prefer.COLUMN) if qualify else None
         order = self._order()
@@ -105,10 +108,17 @@ class Binder:
         if isinstance(node, exp.Query):
             return self.nest(node, self.names)
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
-            return self.names.bind(node, rule)
+            return self.names.bind(node, Prefer.COLUMN if self._is_key(node, rule) else rule)
+        if rule is Prefer.ALIAS and is_aggregate(node):
+            rule = Prefer.ONLY_COLUMN
         if isinstance(node, exp.Star) or not any(True for _ in node.iter_expressions()):
             return node.copy()
         return rebuild(node, lambda child: self.expression(child, rule))
+
+    def _is_key(self, column: exp.Column, rule: Prefer) -> bool:
+        """Whether a name of HAVING is a key of GROUP BY: that is what it means, whatever has it for an alias."""
+        keys = [k for k in self._keys if isinstance(k, exp.Column)]
+        return rule is Prefer.ALIAS and bool(keys) and self.names.find(column) in keys
 
     # -- FROM ---------------------------------------------------------------------------------------------------
 
@@ -128,8 +138,8 @@ class Binder:
         shared = [u if isinstance(u, exp.Identifier) else u.this for u in join.args.get("using") or ()]
         if join.method.upper() == "NATURAL":
             kind = _KINDS.get(kind.removeprefix("NATURAL").strip(), kind.removeprefix("NATURAL").strip() or "INNER")
-            theirs = {name.lower() for name in right.all_columns()}
-            shared = [exp.to_identifier(n, quoted=True) for n in left.all_columns() if n.lower() in theirs]
+            theirs = {folded(name) for name in right.all_columns()}
+            shared = [exp.to_identifier(n, quoted=True) for n in left.all_columns() if folded(n) in theirs]
         for identifier in shared:
             column = exp.Column(this=identifier.copy())
             ours, other = left.find(column), right.find(column)
@@ -140,7 +150,7 @@ class Binder:
             if kind in ("SEMI", "ANTI"):
                 continue
             merged = {"RIGHT": other, "FULL": exp.Coalesce(this=ours.copy(), expressions=[other.copy()])}
-            self.names.merged[column.name.lower()] = merged.get(kind, ours).copy()
+            self.names.merged[folded(column.name)] = merged.get(kind, ours).copy()
         if kind in ("SEMI", "ANTI"):
             del self.names.sources[sources[before][0]]
             self._test(kind, source, bound)
@@ -169,23 +179,27 @@ class Binder:
     # -- the SELECT list ----------------------------------------------------------------------------------------
 
     def _bind_items(self) -> None:
+        last = {folded(written.alias): written for written in self.node.expressions if written.alias}
         for written in self.node.expressions:
             if is_star(written):
                 self.items += self._star(written)
                 continue
             tree = self.expression(written.unalias(), Prefer.COLUMN)
             self.items.append(Item(written.alias or default_name(written), tree))
-            if written.alias:
-                self.names.aliases.setdefault(written.alias.lower(), tree)
+            if written.alias and last[folded(written.alias)] is written:
+                self.names.aliases[folded(written.alias)] = tree
 
     def _star(self, written: exp.Expr) -> list[Item]:
-        """The columns a star stands for; a star with EXCLUDE, REPLACE or RENAME stays, for `lower` to refuse."""
+        """The columns a star stands for."""
         names = self.names
         star = written if isinstance(written, exp.Star) else written.this
         opaque = any(isinstance(s, OtherSource) for s in names.sources.values())
-        if any(star.args.values()) or opaque:
+        if any(star.args.values()):
+            reason = "a star with EXCLUDE, REPLACE or RENAME is not answered over private rows"
+            raise refusal("DP240", reason, span=span_of(written), repair="name the columns")
+        if opaque:
             return [Item("*", written.copy())]
-        qualifier = written.table.lower() if isinstance(written, exp.Column) else ""
+        qualifier = folded(written.table) if isinstance(written, exp.Column) else ""
         items, seen = [], set()
         for visible, source in names.sources.items():
             if qualifier and visible != qualifier:
@@ -193,10 +207,10 @@ class Binder:
             for called, actual in source.columns:
                 if isinstance(source, TableSource) and actual not in source.table.columns:
                     continue  # a unit column that the policy does not list: it can be counted, not shown
-                merged = not qualifier and called.lower() in names.merged
-                if merged and called.lower() in seen:
+                merged = not qualifier and folded(called) in names.merged
+                if merged and folded(called) in seen:
                     continue
-                seen.add(called.lower())
+                seen.add(folded(called))
                 table = None if merged else exp.to_identifier(visible)
                 column = exp.Column(this=exp.to_identifier(called, quoted=True), table=table)
                 column.this.meta.update(star.meta)
@@ -222,7 +236,7 @@ class Binder:
             if position is not None:
                 return self._at(position, part).copy()
             if isinstance(part, exp.Column) and not part.table and names.find(part) is None:
-                alias = names.aliases.get(part.name.lower())
+                alias = names.aliases.get(folded(part.name))
                 return alias.copy() if alias is not None else self.expression(part, Prefer.COLUMN)
             return self.expression(part, Prefer.ONLY_COLUMN)
 
@@ -237,11 +251,11 @@ class Binder:
             position = _position(inner)
             if position is not None:
                 tree = self._at(position, inner).copy()
-            elif isinstance(inner, exp.Column) and not inner.table and inner.name.lower() in names.aliases:
-                tree = names.aliases[inner.name.lower()].copy()
+            elif isinstance(inner, exp.Column) and not inner.table and folded(inner.name) in names.aliases:
+                tree = names.aliases[folded(inner.name)].copy()
             elif (
                 isinstance(inner, exp.Var | exp.Column)
-                and inner.name.lower() == "all"
+                and folded(inner.name) == "all"
                 and names.find(exp.column("all")) is None
             ):
                 bound += [exp.Ordered(**{**written.args, "this": i.tree.copy()}) for i in self.items]

@@ -121,6 +121,9 @@ class Join:
     on: Scalar
     unique: bool = False
 
+    def __post_init__(self) -> None:
+        check_condition(self.on)
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:

@@ -2,20 +2,24 @@
 
 DuckDB's rules (tried on 2.0.1): names are case-insensitive, quoted ones too. WHERE and SELECT take a column before an
 alias; GROUP BY a column before an alias, and an alias only as a whole; ORDER BY an alias before a column, as a whole;
-HAVING an alias before a column.
+HAVING a key of GROUP BY before an alias, and an alias before any other column, but within an aggregate only columns. Of
+two aliases the last counts, and in the SELECT list it is known only after it. `main.t.a` needs a table of the policy
+without an alias.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain, count
 
 from sqlglot import exp
 
-from dpsql.compile.blocks import OtherSource, Source
+from dpsql.compile.blocks import OtherSource, Source, TableSource
 from dpsql.compile.parse import span_of
-from dpsql.compile.trees import CALLED, wrapped
-from dpsql.errors import Error, nearest, refusal
+from dpsql.compile.trees import CALLED, folded, wrapped
+from dpsql.errors import Error, Span, nearest, refusal
 
 
 class Prefer(Enum):
@@ -42,15 +46,15 @@ class Names:
 
     def find(self, column: exp.Column) -> exp.Expr | None:
         """The bound column, or None. Raises DP112 where two sources have it."""
-        name, qualifier = column.name.lower(), column.table.lower()
+        name, qualifier = folded(column.name), folded(column.table)
         if not qualifier and name in self.merged:
             return _positioned(self.merged[name].copy(), column)
         found = [
             exp.column(exp.to_identifier(actual, quoted=True), table=exp.to_identifier(source.alias, quoted=True))
             for visible, source in self.sources.items()
-            if not qualifier or visible == qualifier
+            if not qualifier or (visible == qualifier and (not column.db or _is_bare(source)))
             for called, actual in source.columns
-            if called.lower() == name
+            if folded(called) == name
         ]
         if len(found) > 1:
             repair = f"write the table's name before it, such as {next(iter(self.sources))}.{column.name}"
@@ -69,7 +73,7 @@ class Names:
 
     def bind(self, column: exp.Column, prefer: Prefer) -> exp.Expr:
         """What a written name means in a clause. Raises DP111 where it means nothing."""
-        alias = self.aliases.get(column.name.lower()) if not column.table and prefer is not Prefer.ONLY_COLUMN else None
+        alias = self.aliases.get(folded(column.name)) if not column.table and prefer is not Prefer.ONLY_COLUMN else None
         if alias is not None and prefer is Prefer.ALIAS:
             return wrapped(alias.copy())
         found = self.find(column)
@@ -92,12 +96,36 @@ class Names:
     def unknown(self, column: exp.Column) -> Error:
         """The refusal of a name that means nothing here."""
         text = f"{column.table}.{column.name}" if column.table else column.name
-        if not column.table and column.name.lower() in self.sources:
+        if not column.table and folded(column.name) in self.sources:
             reason = f'"{text}" is a table: whole rows are not values here'
             return refusal("DP111", reason, span=span_of(column), repair="name its columns")
         hint = nearest(column.name, self.all_columns())
         repair = f"the columns are: {', '.join(dict.fromkeys(self.all_columns()))[:200]}"
         return refusal("DP111", f'no column "{text}" is visible here.{hint}', span=span_of(column), repair=repair)
+
+
+def called_columns(
+    names: Sequence[str], renamed: Sequence[str], span: Span | None, *, spare: bool = False
+) -> list[str]:
+    """What the columns of a FROM item are called: the first ones as `AS t(a, b)` says, the rest as they were. The first
+    of equal names keeps it; the next are a_1, a_2, as in DuckDB. Raises DP111 where there are not as many columns,
+    but for WITH (spare)."""
+    if spare:
+        renamed = renamed[: len(names)]
+    if len(renamed) > len(names):
+        raise refusal("DP111", f"{len(names)} columns are there, and names for {len(renamed)}", span=span)
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in [*renamed, *names[len(renamed) :]]:
+        free = next(n for n in chain([name], (f"{name}_{i}" for i in count(1))) if folded(n) not in taken)
+        taken.add(folded(free))
+        found.append(free)
+    return found
+
+
+def _is_bare(source: Source) -> bool:
+    """Whether a FROM item is a table of the policy without an alias: only then has its name a schema."""
+    return isinstance(source, TableSource) and not source.node.args.get("alias")
 
 
 def _positioned(bound: exp.Expr, written: exp.Column) -> exp.Expr:

@@ -37,9 +37,9 @@ from dpsql.compile.blocks import (
     nested_column,
     tables_of,
 )
-from dpsql.compile.names import Names
+from dpsql.compile.names import Names, called_columns
 from dpsql.compile.parse import Parsed, span_of
-from dpsql.compile.trees import default_name, from_items, is_plain_subquery, is_star
+from dpsql.compile.trees import default_name, folded, from_items, is_plain_subquery, is_star
 from dpsql.errors import Error, nearest, refusal
 from dpsql.policy.model import Policy, Table
 
@@ -121,11 +121,11 @@ class _Resolver:
         kept: list[exp.CTE] = []
         recursive = bool(clause.args.get("recursive"))
         if recursive:  # names that `lower` refuses must resolve first
-            inner |= {cte.alias.lower(): _Cte(None, ()) for cte in clause.expressions}
+            inner |= {folded(cte.alias): _Cte(None, ()) for cte in clause.expressions}
         for cte in clause.expressions:
             bound = self._public_or_rows(cast(exp.Expr, cte.this), inner, None)
             columns = tuple(c.name for c in cte.args["alias"].args.get("columns") or ())
-            name = cte.alias.lower()
+            name = folded(cte.alias)
             if bound is None:
                 kept.append(cte)
                 if not recursive:
@@ -140,7 +140,7 @@ class _Resolver:
 
     def _make_unique(self, cte: exp.CTE) -> None:
         """A public CTE whose name another has had gets one of its own: they may have to stand in one WITH."""
-        name = cte.alias.lower()
+        name = folded(cte.alias)
         if name in self._ctes:
             name = next(n for i in range(2, len(self._ctes) + 3) if (n := f"{name}_{i}") not in self._ctes)
             cte.args["alias"].set("this", exp.to_identifier(name, quoted=True))
@@ -232,15 +232,18 @@ class _Resolver:
         source: Source | None = None
         rows = False
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("joins"):
-            cte = env.get(node.name.lower()) if not node.db else None
+            cte = env.get(folded(node.name)) if not node.db else None
             if cte is None:
                 table = self._table(node)
-                called = tuple(zip(_called(table.visible_columns, renamed), table.visible_columns, strict=True))
-                source = TableSource(table, self._unique(table.name), called, node)
+                called = called_columns(table.visible_columns, renamed, span_of(node))
+                columns = tuple(zip(called, table.visible_columns, strict=True))
+                source = TableSource(table, self._unique(table.name), columns, node)
                 if table.public:
                     self._bind_public_table(node, env)
             elif isinstance(cte.body, PrivateBlock | PrivateUnion):
-                source = BlockSource(cte.body, self._unique(alias), _items_of(cte.body, cte.columns, renamed), node)
+                source = BlockSource(
+                    cte.body, self._unique(alias), _items_of(cte.body, cte.columns, renamed, node), node
+                )
             elif cte.body is None:
                 source = self._public_cte(node, cte, alias, renamed, env)
             else:
@@ -248,7 +251,7 @@ class _Resolver:
         elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
             bound = self._public_or_rows(node.this if is_plain_subquery(node) else node, env, None)
             if isinstance(bound, PrivateBlock | PrivateUnion):
-                source = BlockSource(bound, self._unique(alias or "derived"), _items_of(bound, (), renamed), node)
+                source = BlockSource(bound, self._unique(alias or "derived"), _items_of(bound, (), renamed, node), node)
             elif bound is None:
                 source = self._public(node, alias, renamed, env)
             else:
@@ -259,7 +262,7 @@ class _Resolver:
             self._public_part(node, env, None)
             source = self._public(node, alias, renamed, env)
         source = source or OtherSource(node, rows=rows)
-        key = alias.lower() or f" {len(names.sources)}"
+        key = folded(alias) or f" {len(names.sources)}"
         if key in names.sources:
             reason = f'two tables in FROM are called "{alias}"'
             raise refusal("DP112", reason, span=span_of(node), repair="give one of them an alias")
@@ -273,11 +276,12 @@ class _Resolver:
         if cte.kept is None:
             return None
         self._write_cte(node, cte.kept)
-        columns = _called(self._columns(cast(exp.Expr, cte.kept.this), env) or [], cte.columns)
-        if not columns or node.args.get("joins"):
+        inside = self._columns(cast(exp.Expr, cte.kept.this), env)
+        if inside is None or node.args.get("joins"):
             return None
+        columns = called_columns(inside, cte.columns, span_of(node), spare=True)
         query = exp.select("*").from_(exp.Table(this=exp.to_identifier(cte.kept.alias, quoted=True)))
-        return self._public_source(node, query, alias, _called(columns, renamed), env)
+        return self._public_source(node, query, alias, called_columns(columns, renamed, span_of(node)), env)
 
     def _public(self, node: exp.Expr, alias: str, renamed: Sequence[str], env: _Environment) -> PublicSource | None:
         """A public subquery or VALUES in FROM."""
@@ -290,7 +294,7 @@ class _Resolver:
             query = node.copy()
             query.set("alias", None)
             query = exp.select("*").from_(query) if isinstance(query, exp.Values) else query
-        return self._public_source(node, query, alias, _called(columns, renamed), env)
+        return self._public_source(node, query, alias, called_columns(columns, renamed, span_of(node)), env)
 
     def _public_source(
         self, node: exp.Expr, query: exp.Expr, alias: str, called: Sequence[str], env: _Environment
@@ -310,7 +314,7 @@ class _Resolver:
             return None
         inside = dict(env)
         for cte in query.ctes:
-            inside[cte.alias.lower()] = _Cte(None, tuple(cte.args["alias"].columns or ()), cte)
+            inside[folded(cte.alias)] = _Cte(None, tuple(cte.args["alias"].columns or ()), cte)
         found: list[str] = []
         for item in query.expressions:
             if not is_star(item):
@@ -321,7 +325,7 @@ class _Resolver:
             ):
                 return None
             for source in from_items(query):
-                if isinstance(item, exp.Column) and source.alias_or_name.lower() != item.table.lower():
+                if isinstance(item, exp.Column) and folded(source.alias_or_name) != folded(item.table):
                     continue
                 columns = self._columns_of_item(source, inside)
                 if columns is None:
@@ -335,7 +339,8 @@ class _Resolver:
             cte = next((c for c in env.values() if c.kept is not None and c.kept.alias == node.name), None)
             if not node.db and cte is not None and cte.kept is not None:
                 columns = self._columns(cast(exp.Expr, cte.kept.this), env)
-                columns = _called(columns, cte.columns) if columns is not None else None
+                if columns is not None:
+                    columns = called_columns(columns, cte.columns, span_of(node), spare=True)
             else:
                 columns = self._table(node, catalog=True).visible_columns
         elif isinstance(node, exp.Subquery | exp.Values):
@@ -343,11 +348,12 @@ class _Resolver:
         if columns is None:
             return None
         alias = node.args.get("alias")
-        return _called(columns, [c.name for c in (alias.columns if alias is not None else ())])
+        renamed = [c.name for c in (alias.columns if alias is not None else ())]
+        return called_columns(columns, renamed, span_of(node))
 
     def _write_cte(self, node: exp.Expr, cte: exp.CTE) -> None:
         """Name a CTE in FROM as it is called now, and by its old name for the columns."""
-        if cte.alias.lower() != node.name.lower():
+        if folded(cte.alias) != folded(node.name):
             if not node.args.get("alias"):
                 node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
             node.set("this", exp.to_identifier(cte.alias, quoted=True))
@@ -356,14 +362,14 @@ class _Resolver:
         """Whether a FROM item that is neither table nor query names a private table or CTE."""
         for table in node.find_all(exp.Table):
             if isinstance(table.this, exp.Identifier):
-                cte = env.get(table.name.lower()) if not table.db else None
+                cte = env.get(folded(table.name)) if not table.db else None
                 if cte.body is not None if cte is not None else not self._table(table).public:
                     return True
         return False
 
     def _bind_public_table(self, node: exp.Table, env: _Environment) -> None:
-        if not node.db and node.name.lower() in env:
-            kept = env[node.name.lower()].kept
+        if not node.db and folded(node.name) in env:
+            kept = env[folded(node.name)].kept
             if kept is not None:
                 self._write_cte(node, kept)
             return
@@ -418,15 +424,14 @@ def _kept(env: _Environment) -> tuple[exp.CTE, ...]:
     return tuple(cte.kept for cte in env.values() if cte.kept is not None)
 
 
-def _called(names: Sequence[str], renamed: Sequence[str]) -> list[str]:
-    """Names under `AS t(a, b)`: the first columns are renamed, the rest keep theirs."""
-    return [*renamed[: len(names)], *names[len(renamed) :]]
-
-
-def _items_of(block: Rows, of_cte: Sequence[str], renamed: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def _items_of(
+    block: Rows, of_cte: Sequence[str], renamed: Sequence[str], node: exp.Expr
+) -> tuple[tuple[str, str], ...]:
     """(called, actual) pairs of a subquery's columns. In the SQL that is made they are c1, c2, ...: no name of an
     analyst's can stand beside, or in the place of, "$unit" and "$rank" (DuckDB takes the first of two equal names)."""
-    called = _called(_called(block.names, of_cte), renamed)
+    span = span_of(node)
+    inside = called_columns(block.names, of_cte, span, spare=True)
+    called = called_columns(inside, renamed, span)
     return tuple((name, item_name(i)) for i, name in enumerate(called))
 
 

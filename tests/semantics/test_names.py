@@ -25,23 +25,6 @@ STRICTER = {
     "a WITH entry that nothing uses is bound, too": r"WITH .*\(SELECT (b|a \+ 1) AS a FROM (q|w)\)",
 }
 
-PENDING = {
-    "main.q where q is an alias": r"main\.q\.a",
-    "a column of the SELECT list that names one after itself": r"x \+ m AS [mx]",
-    "more names for columns than columns": r"x15\)|q\(p, a, z\)",
-    "joined columns of one name: the first keeps it, the next is a_1": (
-        r"SUM\((q\.)?\w+\) AS s FROM \(SELECT (\*|t\.a, r\.a.*|r\.a, t\.a.*|\*, \*) FROM t JOIN r USING \(k\)\)"
-    ),
-    "columns of one name: the first keeps it, the next is a_1": r"\(SELECT a, b AS|q\(a, n\)|q\(p, a\)|q\(z, w, w\)",
-    "columns that are given one name": r"q\(p, p\)|q\(x, x\)|\(SELECT b AS \"(c1|C1|\$rank)\", a AS \"(c1|\$Rank)\"",
-    "letters beyond ASCII have no case": r"\"Ä\"",
-    "EXCLUDE, REPLACE, RENAME": r"\* (EXCLUDE|REPLACE|RENAME).* FROM t\)",
-    "of two aliases the last counts": r"ROW_NUMBER.* AS (m|x) FROM .* QUALIFY (m|x)|a AS s, -SUM",
-    "a group before an alias": r"SUM\(b\) AS a FROM t GROUP BY (t\.)?a",
-}
-"""What dpsql does not do yet -> the statements that show it. An entry none of whose statements fails any more fails
-itself: take it out."""
-
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
@@ -82,20 +65,9 @@ def faults(sides: Sides, statements: list[str]) -> list[str]:
     return [f"{sql}\n    {found}" for sql in statements if (found := fault(sides, sql))]
 
 
-def waits(sql: str) -> bool:
-    return any(re.search(pattern, sql) for pattern in PENDING.values())
-
-
 @pytest.mark.parametrize("line", names.lines())
 def test_names_mean_what_duckdb_says(line: str, sides: Sides) -> None:
-    statements = [sql for sql in names.some(line) if not waits(sql)]
-    assert faults(sides, statements) == []
-
-
-@pytest.mark.parametrize("what", PENDING)
-@pytest.mark.xfail(raises=AssertionError, reason="pending")
-def test_names_that_mean_something_else_so_far(what: str, sides: Sides) -> None:
-    assert faults(sides, [sql for sql in names.statements() if re.search(PENDING[what], sql)]) == []
+    assert faults(sides, names.some(line)) == []
 
 
 def test_there_are_enough_statements() -> None:
@@ -105,7 +77,7 @@ def test_there_are_enough_statements() -> None:
 def test_what_is_stricter_is_refused(sides: Sides) -> None:
     """No entry of the list stands there for nothing."""
     for pattern in STRICTER.values():
-        matched = [sql for sql in names.statements() if re.search(pattern, sql) and not waits(sql)]
+        matched = [sql for sql in names.statements() if re.search(pattern, sql)]
         assert any(isinstance(error_of(sides, sql), Error) for sql in matched)
 
 

@@ -88,7 +88,7 @@ def noisy(tpch: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sess
     add = noise._add
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
-        patch.setattr(noise, "_add", lambda exact, draw: add(exact, DiscreteLaplace(draw.scale / 10**12)))
+        patch.setattr(noise, "_add", lambda exact, draw: add(exact, DiscreteLaplace(draw.scale / 10**18)))
         session = open_session(POLICY, tpch, ledger=home / "ledger.sqlite")
         yield session
         session.close()
