@@ -16,7 +16,7 @@ from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token
 
 from dpsql.compile.essence import INTERVAL_UNITS, UNITS
-from dpsql.compile.forgiven import misread
+from dpsql.compile.forgiven import JOIN_WORDS, misread
 from dpsql.compile.scan import STRICT_NUMBER, tokenize
 from dpsql.compile.trees import copied, dissolve, levels, nodes
 from dpsql.errors import Error, Span, refusal
@@ -30,8 +30,6 @@ MAX_TREE_DEPTH = 150
 _DIALECT = DuckDB()
 _STATEMENTS = (exp.DML, exp.DDL, exp.Command)
 _OPERATORS = (exp.Binary, exp.Not, exp.Neg, exp.Between, exp.In)
-
-_JOIN_WORDS = ("method", "side", "kind", "on", "using")
 
 Pair = tuple[exp.Expr, exp.Expr]
 
@@ -174,7 +172,7 @@ def _plain(node: exp.Expr) -> exp.Expr | None:
             node.set("this", exp.Cast(this=node.this, to=exp.DataType.build("BOOLEAN")))
         case exp.WindowSpec() if node.args.get("start") and not node.args.get("end"):
             node.set("end", "CURRENT ROW")
-        case exp.Join() if isinstance(node.this, exp.Unnest) and not any(node.args.get(k) for k in _JOIN_WORDS):
+        case exp.Join() if isinstance(node.this, exp.Unnest) and not any(node.args.get(k) for k in JOIN_WORDS):
             node.set("kind", "CROSS")
         case exp.Fetch() if not (options := node.args.get("limit_options")) or not (
             options.args.get("percent") or options.args.get("with_ties")

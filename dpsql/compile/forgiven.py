@@ -13,6 +13,9 @@ from sqlglot import exp
 from dpsql.compile.trees import folded
 from dpsql.errors import Error, refusal
 
+JOIN_WORDS = ("method", "side", "kind", "on", "using")
+"""Where a join keeps what tells it from a comma."""
+
 
 def misread(node: exp.Expr) -> Error | None:
     """The refusal of a node that is no SQL of DuckDB's; its span is the caller's to give."""
@@ -61,10 +64,30 @@ def _with(node: exp.Expr) -> Error | None:
     return refusal("DP112", f'two queries of one WITH are called "{twice}"', repair="give one of them another name")
 
 
+def _subquery(node: exp.Expr) -> Error | None:
+    """Parentheses hold a query or a join: (SELECT ...), ((SELECT ...)), (a JOIN b ...), but not (a), (a AS b) or
+    (a, b)."""
+    inner = node.this
+    if isinstance(inner, exp.Table) or (isinstance(inner, exp.Subquery) and inner.args.get("alias")):
+        joins = inner.args.get("joins") or ()
+        if not joins or any(not any(join.args.get(key) for key in JOIN_WORDS) for join in joins):
+            return refusal("DP101", "these parentheses hold no query and no join", repair="leave them out")
+    return None
+
+
+def _in(node: exp.Expr) -> Error | None:
+    """`x IN ()`, which sqlglot also reads where nothing follows the IN."""
+    if any(node.args.get(key) for key in ("expressions", "query", "field", "unnest")):
+        return None
+    return refusal("DP240", "IN without values is not answered", repair="list the values: IN (...)")
+
+
 _RULES: dict[type[exp.Expr], Callable[[exp.Expr], Error | None]] = {
     exp.From: _from,
     exp.Join: _join,
     exp.Order: _order,
     exp.Group: _group,
     exp.With: _with,
+    exp.Subquery: _subquery,
+    exp.In: _in,
 }

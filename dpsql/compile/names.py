@@ -113,7 +113,8 @@ def called_columns(
     if spare:
         renamed = renamed[: len(names)]
     if len(renamed) > len(names):
-        raise refusal("DP111", f"{len(names)} columns are there, and names for {len(renamed)}", span=span)
+        reason = f"there are {len(renamed)} names for columns here, and {len(names)} to be named"
+        raise refusal("DP111", reason, span=span)
     found: list[str] = []
     taken: set[str] = set()
     for name in [*renamed, *names[len(renamed) :]]:

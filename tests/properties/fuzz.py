@@ -92,8 +92,11 @@ class Grammar:
             entries.append(f"{name} AS ({query})")
             self.ctes[name] = columns
         body, columns = self.query(2)
-        with_ = f"WITH {', '.join(entries)} " if entries else ""
-        return f"{with_}{body}{self.tail(columns)}"
+        with_ = ""
+        for entry in reversed(entries):  # DuckDB does not look at one that nothing uses, and dpsql does
+            if f"{entry.split()[0]} AS " in body + with_:
+                with_ = f"{entry}, {with_}" if with_ else f"{entry} "
+        return f"{'WITH ' if with_ else ''}{with_}{body}{self.tail(columns)}"
 
     def query(self, depth: int) -> tuple[str, list[str]]:
         text, columns = self.select(depth)
