@@ -211,6 +211,7 @@ class Session:
                 tables = reads.of(planned, found)
                 assert tables is not None  # releases stand in the order in which they read each other
                 found[name] = self._release(planned, sealed, tables)
+                found |= {twin: found[name] for twin, first in twins.items() if first == name}
                 new[releases.fingerprint(planned, sealed, snapshot, tables)] = releases.dumps(found[name])
         except EngineFailure as failure:
             if not (failure.interrupted and self._cancelled):  # whoever cancels learns nothing; a failure may tell
@@ -223,7 +224,6 @@ class Session:
         if failed:  # out here, where not even __context__ leads to the engine's words
             raise refusal("DP501", f"the statement {failed}; its charge stays")
         balance = self._ledger.finish(identity, new)
-        found |= {name: found[first] for name, first in twins.items()}
         return _Paid(found, epsilon, delta, balance)
 
     def _release(self, planned: ReleasePlan, sealed: SealedSql, tables: Mapping[str, pa.Table]) -> Noisy:

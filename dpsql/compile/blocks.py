@@ -9,7 +9,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from dpsql.compile.trees import column, implied
+from dpsql.compile.trees import column, implied, unwrapped
 from dpsql.policy.model import Table
 
 
@@ -243,28 +243,35 @@ def origin(source: Source, name: str) -> tuple[TableSource, str] | None:
     """
     if isinstance(source, TableSource):
         return source, name
-    inner = _inner(source, name)
+    inner = _inner(source.block, name) if isinstance(source, BlockSource) else None
     return origin(*inner) if inner is not None else None
 
 
 def is_optional(block: PrivateBlock, source: Source, name: str) -> bool:
     """Whether a source's column, unchanged by lineage, can be missing because an outer join found no partner."""
-    if any(optional is source for optional in block.optional):
-        return True
-    inner = _inner(source, name)
-    if inner is None or not isinstance(source, BlockSource) or not isinstance(source.block, PrivateBlock):
-        return False
-    return is_optional(source.block, *inner)
+    return any(optional is source for optional in block.optional) or is_missing_inside(source, name)
 
 
-def _inner(source: Source, name: str) -> tuple[Source, str] | None:
-    """The column inside a subquery that one of its columns is."""
-    if not isinstance(source, BlockSource) or not isinstance(source.block, PrivateBlock):
+def is_missing_inside(source: Source, name: str) -> bool:
+    """The same of the source's own rows, whatever it is joined with: of a union, in any branch."""
+    return isinstance(source, BlockSource) and _is_item_optional(source.block, name)
+
+
+def _is_item_optional(block: Rows, name: str) -> bool:
+    if isinstance(block, PrivateUnion):
+        return any(_is_item_optional(branch, name) for branch in block.branches)
+    inner = _inner(block, name)
+    return inner is None or is_optional(block, *inner)  # what is computed may be missing, too
+
+
+def _inner(block: Rows, name: str) -> tuple[Source, str] | None:
+    """The column inside a query that one of its columns is."""
+    if not isinstance(block, PrivateBlock):
         return None
-    tree = item_tree(source.block, name)
+    tree = unwrapped(item_tree(block, name))
     if not isinstance(tree, exp.Column):
         return None
-    found = next((s for s in source.block.sources if s.alias == tree.table), None)
+    found = next((s for s in block.sources if s.alias == tree.table), None)
     return (found, tree.name) if found is not None else None
 
 

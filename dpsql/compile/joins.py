@@ -24,8 +24,8 @@ from dpsql.compile.labels import identify, is_unit, labels_in, unit_columns
 from dpsql.compile.missing import is_missing
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import implied
-from dpsql.errors import Error, refusal
+from dpsql.compile.trees import implied, shown, unwrapped
+from dpsql.errors import Error, Span, refusal
 from dpsql.policy.model import Path, Policy
 
 Unique = Mapping[str, Sequence[frozenset[str]]]
@@ -89,16 +89,15 @@ def driving_source(block: PrivateBlock, unique: Unique, policy: Policy, scope: S
     """The FROM item whose rows are the grain of the block, None where a row of each may meet several partners. Raises
     DP211 where the fault is a public one's."""
     private = [s for s in block.sources if not is_public(s)]
-    stuck: list[Source] = []
     for candidate in private or block.sources:
         if any(candidate is optional for optional in block.optional):
             continue
-        stuck = undetermined({candidate.alias}, block, unique, policy, scope)
-        if not stuck:
+        if not undetermined({candidate.alias}, block, unique, policy, scope):
             return candidate
-    public = next((s for s in stuck if is_public(s)), None)
-    if public is not None and private:
-        raise _multiplies(public)
+    if private:  # nothing but the rows of units tells the rows of a unit apart
+        stuck = undetermined({s.alias for s in private}, block, unique, policy, scope)
+        if stuck:
+            raise _multiplies(stuck[0])
     return None
 
 
@@ -124,12 +123,15 @@ def _usable(block: PrivateBlock) -> dict[str, list[exp.Expr]]:
     these are the conjuncts of that join, and of the inner joins inside it."""
     found = {s.alias: [*block.predicates, *_equalities(block.correlated)] for s in block.sources}
     inner: list[exp.Expr] = []
+    left: dict[str, list[exp.Expr]] = {}
     for position, join in enumerate(block.joins):
         own = list(implied(join.on))
         if join.kind in ("RIGHT", "FULL"):
-            found |= {s.alias: [*own, *inner] for s in block.sources[: position + 1]}
+            found |= {s.alias: [*own, *inner, *left.get(s.alias, ())] for s in block.sources[: position + 1]}
         if join.kind in ("LEFT", "FULL"):
             found[join.source.alias] = own
+        if join.kind == "LEFT":
+            left[join.source.alias] = own
         if join.kind == "INNER":
             inner += own
     return found
@@ -171,13 +173,21 @@ def same_type(key: exp.Column, other: exp.Expr, scope: Scope) -> bool:
     left = scope.get((key.table, key.name))
     if left is None:
         return False
-    if isinstance(other, exp.Column):
-        right = scope.get((other.table, other.name))
-        return right is not None and left.type == right.type
-    if not isinstance(other, exp.Literal):
+    if isinstance(other, exp.Column) and (other.table, other.name) not in scope:
         return False
     type_, (bare, _) = unify([lower_scalar(key, scope), lower_scalar(other, scope)], "=")
     return type_ == left.type and isinstance(bare.tree, exp.Column)
+
+
+def check_looked_up(pairs: Iterable[tuple[exp.Expr, exp.Expr]], scope: Scope, span: Span | None) -> None:
+    """Raises DP220 where a value may equal several keys, of these (key, value) pairs: then a row would meet several
+    where a query stands for one value."""
+    for key, value in pairs:
+        assert isinstance(key, exp.Column)
+        if not same_type(key, unwrapped(value), scope):
+            type_ = scope[key.table, key.name].type
+            reason = f"{shown(value)} would be compared with keys of type {type_}, of which it may equal several"
+            raise refusal("DP220", reason, span=span_of(value) or span, repair=f"write CAST({shown(value)} AS {type_})")
 
 
 def _multiplies(source: Source) -> Error:

@@ -22,6 +22,7 @@ from dpsql.compile.blocks import (
     Rows,
     Source,
     TableSource,
+    is_missing_inside,
     item_name,
     item_tree,
 )
@@ -97,11 +98,12 @@ def identify(labels: Iterable[frozenset[Label]], policy: Policy) -> bool:
 
 
 def unit_columns(source: Source, policy: Policy) -> frozenset[str]:
-    """The columns of a FROM item that are, unchanged, the unit of its rows."""
+    """The columns of a FROM item that are, unchanged, the unit of its rows, and of every one of them: where an outer
+    join inside it found no partner, such a column is NULL, and tells two rows of one unit apart."""
     if isinstance(source, TableSource):
         names: list[str] = [actual for _, actual in source.columns]
     elif isinstance(source, BlockSource):
         names = [item_name(i) for i in range(len(source.columns))]
     else:
         return frozenset()
-    return frozenset(name for name in names if is_unit(source, name, policy))
+    return frozenset(n for n in names if is_unit(source, n, policy) and not is_missing_inside(source, n))

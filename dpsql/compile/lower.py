@@ -363,8 +363,8 @@ def _with_ctes(tree: exp.Expr, ctes: Sequence[exp.Expr]) -> exp.Query:
 
 def _unique(tree: exp.Query, keys: Mapping[str, frozenset[str]]) -> tuple[frozenset[str], ...]:
     """Sets of columns that identify a row of a public query, where its form shows it: the keys of the release that it
-    reads, the columns of DISTINCT, the keys of GROUP BY. keys: of each release."""
-    if not isinstance(tree, exp.Select):
+    reads, the columns of DISTINCT, the keys of GROUP BY. keys: of each release. UNNEST makes several rows of one."""
+    if not isinstance(tree, exp.Select) or any(isinstance(n, exp.UDTF | exp.Explode) for n in tree.walk()):
         return ()
     if any(map(is_star, tree.selects)):
         body = _only_cte(tree)

@@ -25,6 +25,7 @@ from dpsql.compile.blocks import (
     nested_in,
 )
 from dpsql.compile.ir import ColumnName, Facts, Join, JoinKind, PerUnit, Scalar
+from dpsql.compile.joins import check_looked_up
 from dpsql.compile.labels import identify, is_unit, labels_of_output
 from dpsql.compile.lowered import GROUP_CLAUSES, Lowered, check_clauses, project
 from dpsql.compile.parse import span_of
@@ -65,10 +66,11 @@ def looked_up(rows: RowLowerer, made: Lowered, block: PrivateBlock, outer: Seque
     groups = _Groups(rows, block, [inner for inner, _ in block.correlated])
     right = groups.made()
     keys = [groups.over(inner) for inner, _ in block.correlated]
-    on = exp.and_(*(exp.EQ(this=k, expression=wrapped(o)) for k, o in zip(keys, outer, strict=True)), copy=False)
-    made.relation = Join(
-        JoinKind.LEFT, made.relation, right.relation, lower_scalar(on, {**made.scope, **right.scope}), unique=True
-    )
+    scope = {**made.scope, **right.scope}
+    pairs = list(zip(keys, outer, strict=True))
+    check_looked_up(pairs, scope, span_of(block.node))
+    on = exp.and_(*(exp.EQ(this=key, expression=wrapped(value)) for key, value in pairs), copy=False)
+    made.relation = Join(JoinKind.LEFT, made.relation, right.relation, lower_scalar(on, scope), unique=True)
     made.scope |= {name: replace(facts, nullable=True) for name, facts in right.scope.items()}
     value = groups.over(block.items[0].tree)
     counts = {(groups.alias, name) for name, scalar in groups.measures if not scalar.facts.nullable}

@@ -24,9 +24,11 @@ from dpsql.compile.ir import (
     Window,
     WindowCall,
 )
+from dpsql.compile.literals import cast
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.trees import add_join, aliased, column, copied, derived, rebuild, wrapped
 from dpsql.compile.windows import CALLS
+from dpsql.policy.facts import Kind, SqlType
 
 PRIVATE_CATALOG = "priv"
 UNIT, RANK = "$unit", "$rank"
@@ -303,7 +305,8 @@ def order_of(relation: Relation) -> list[exp.Expr]:
         case PerUnit(input=source, alias=alias, keys=keys):
             if len(order_of(source)) == 1:
                 return [column(alias, _rank_name(0))]
-            return [column(alias, name) for name, _ in keys]
+            # As text, in which all that are different stay so: branches of a union have places of one type.
+            return [cast(column(alias, name), SqlType(Kind.VARCHAR)) for name, _ in keys]
         case Union(inputs=inputs, alias=alias):
             return [column(alias, _rank_name(i)) for i in range(1 + max(len(order_of(p.input)) for p in inputs))]
         case _:

@@ -47,7 +47,7 @@ from dpsql.compile.ir import (
     Union,
 )
 from dpsql.compile.kinds import unify
-from dpsql.compile.labels import is_unit
+from dpsql.compile.labels import is_unit, unit_columns
 from dpsql.compile.limits import MOST_ROWS, one_row_per_unit, worst_case
 from dpsql.compile.lowered import ROW_CLAUSES, Ask, Lowered, check_arguments, check_clauses, nullable, project, public
 from dpsql.compile.parse import span_of
@@ -255,7 +255,8 @@ def _through(
         for i, tree in reversed(list(enumerate(items)))
         if isinstance(tree, exp.Column) and tree.table == grain.alias
     }
-    needed = [frozenset(n for n in names if n in shown or not is_unit(grain, n, policy)) for names in unique]
+    units = unit_columns(grain, policy)
+    needed = [frozenset(n for n in names if n in shown or n not in units) for names in unique]
     return tuple(frozenset(shown[n] for n in names) for names in needed if names <= shown.keys())
 
 

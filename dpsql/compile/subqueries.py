@@ -288,7 +288,9 @@ class _Marker:
         alias = next(iter(right.scope))[0]
         correlated = nested.correlated if isinstance(nested, PrivateBlock) else ()
         keys = [column(alias, item_name(1 + i)) for i in range(len(correlated))]
-        self._left_join(right, [(k, self._outer(o)) for k, (_, o) in zip(keys, correlated, strict=True)])
+        pairs = [(key, self._outer(value)) for key, (_, value) in zip(keys, correlated, strict=True)]
+        joins.check_looked_up(pairs, {**self.around, **self.made.scope, **right.scope}, span)
+        self._left_join(right, pairs)
         value: exp.Expr = column(alias, item_name(0))
         if correlated and isinstance(nested, PrivateBlock) and _counts(nested):
             value = exp.Coalesce(this=value, expressions=[exp.Literal.number(0)])
