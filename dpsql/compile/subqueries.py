@@ -217,10 +217,11 @@ class _Marker:
     def _check_meant(self, nested: Nested, equal: Sequence[tuple[exp.Expr, exp.Expr]], span: Span | None) -> None:
         """Raises DP210 unless the equalities say that the subquery is about the same unit."""
         assert isinstance(nested, PrivateBlock | PrivateUnion)
-        policy = self.rows.policy
-        shared = [
+        policy, outside = self.rows.policy, self._outside()
+        shared = [  # `x IN (SELECT p.y FROM ...)`, p being outside: says nothing of the rows inside
             labels_of_output(nested, inner, policy) & labels_in(outer, self.block.sources, policy)
             for inner, outer in equal
+            if not tables_of(inner) & outside
         ]
         if identify(shared, policy):
             return
