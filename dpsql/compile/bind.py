@@ -244,28 +244,32 @@ class Binder:
         return tuple(rebound(element, leaf) for element in (*group.expressions, *behind))
 
     def _order(self) -> tuple[exp.Ordered, ...]:
-        order, names = self.node.args.get("order"), self.names
         bound = []
+        order = self.node.args.get("order")
         for written in order.expressions if order else ():
-            inner = written.this if isinstance(written, exp.Ordered) else written
-            position = _position(inner)
-            if position is not None:
-                tree = self._at(position, inner).copy()
-            elif isinstance(inner, exp.Column) and not inner.table and folded(inner.name) in names.aliases:
-                tree = names.aliases[folded(inner.name)].copy()
-            elif (
-                isinstance(inner, exp.Var | exp.Column)
-                and folded(inner.name) == "all"
-                and names.find(exp.column("all")) is None
-            ):
-                bound += [exp.Ordered(**{**written.args, "this": i.tree.copy()}) for i in self.items]
-                continue
-            else:
-                tree = self.expression(inner, Prefer.COLUMN)
-            ordered = written.copy() if isinstance(written, exp.Ordered) else exp.Ordered()
-            ordered.set("this", tree)
-            bound.append(ordered)
+            for tree in self._sorted_by(written.this if isinstance(written, exp.Ordered) else written):
+                ordered = written.copy() if isinstance(written, exp.Ordered) else exp.Ordered()
+                ordered.set("this", tree)
+                bound.append(ordered)
         return tuple(bound)
+
+    def _sorted_by(self, written: exp.Expr) -> list[exp.Expr]:
+        """What a term of ORDER BY stands for. A constant of the SELECT list orders nothing and is left out: written
+        here, a number would be a position."""
+        names, position = self.names, _position(written)
+        if position is not None:
+            named = [self._at(position, written)]
+        elif isinstance(written, exp.Column) and not written.table and folded(written.name) in names.aliases:
+            named = [names.aliases[folded(written.name)]]
+        elif (
+            isinstance(written, exp.Var | exp.Column)
+            and folded(written.name) == "all"
+            and names.find(exp.column("all")) is None
+        ):
+            named = [item.tree for item in self.items]
+        else:
+            return [self.expression(written, Prefer.COLUMN)]
+        return [tree.copy() for tree in named if not _is_constant(tree)]
 
     def _at(self, position: int, node: exp.Expr) -> exp.Expr:
         if not 1 <= position <= len(self.items):
@@ -295,3 +299,7 @@ def _split(where: exp.Expr | None, own: set[str]) -> tuple[exp.Expr | None, tupl
 
 def _position(node: exp.Expr) -> int | None:
     return int(node.name) if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() else None
+
+
+def _is_constant(tree: exp.Expr) -> bool:
+    return isinstance(tree.this if isinstance(tree, exp.Neg) else tree, exp.Literal | exp.Boolean | exp.Null)

@@ -75,12 +75,41 @@ def _subquery(node: exp.Expr) -> Error | None:
     return None
 
 
+def _set_operation(node: exp.Expr) -> Error | None:
+    if any(isinstance(side, exp.Subquery) and side.args.get("alias") for side in (node.this, node.expression)):
+        return refusal("DP101", "a query beside UNION, EXCEPT or INTERSECT has no alias", repair="leave it out")
+    return None
+
+
+def _chain(node: exp.Expr) -> Error | None:
+    """`a < b < c`: comparisons do not associate."""
+    alike = next(kinds for kinds in _CHAINS if isinstance(node, kinds))
+    if any(isinstance(side, alike) for side in (node.this, node.args.get("expression"))):
+        return refusal("DP101", "comparisons are not chained", repair="write a < b AND b < c, or use parentheses")
+    return None
+
+
+def _frame(node: exp.Expr) -> Error | None:
+    """A frame's bounds but CURRENT ROW say PRECEDING or FOLLOWING."""
+    for key in ("start", "end"):
+        bound = node.args.get(key)
+        if bound and bound != "CURRENT ROW" and not node.args.get(f"{key}_side"):
+            return refusal("DP101", "a bound of a window's frame lacks PRECEDING or FOLLOWING")
+    return None
+
+
 def _in(node: exp.Expr) -> Error | None:
     """`x IN ()`, which sqlglot also reads where nothing follows the IN."""
     if any(node.args.get(key) for key in ("expressions", "query", "field", "unnest")):
         return None
     return refusal("DP240", "IN without values is not answered", repair="list the values: IN (...)")
 
+
+_CHAINS: tuple[tuple[type[exp.Expr], ...], ...] = (
+    (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE),
+    (exp.Like, exp.ILike, exp.RegexpFullMatch, exp.RegexpLike, exp.Glob, exp.SimilarTo),
+    (exp.Between,),
+)
 
 _RULES: dict[type[exp.Expr], Callable[[exp.Expr], Error | None]] = {
     exp.From: _from,
@@ -90,4 +119,9 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr], Error | None]] = {
     exp.With: _with,
     exp.Subquery: _subquery,
     exp.In: _in,
+    exp.WindowSpec: _frame,
+    exp.Union: _set_operation,
+    exp.Except: _set_operation,
+    exp.Intersect: _set_operation,
+    **{kind: _chain for kinds in _CHAINS for kind in kinds},
 }

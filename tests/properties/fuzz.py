@@ -254,7 +254,7 @@ def grafted(rng: Random, statement: str, other: str) -> str:
     one of them cannot be parsed."""
     try:
         tree, donor = (sqlglot.parse_one(text, read="duckdb") for text in (statement, other))
-    except (SqlglotError, RecursionError):
+    except (SqlglotError, RecursionError, TypeError):
         return statement
     kind = rng.choice((exp.Condition, exp.Condition, exp.Query, exp.Join, exp.Column))
     places, parts = ([n for n in t.find_all(kind) if n.parent is not None] for t in (tree, donor))

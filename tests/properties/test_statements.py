@@ -6,6 +6,7 @@ is a fault. So is DP502, a mistake in the public part of a statement, where plai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -16,6 +17,10 @@ import pytest
 from dpsql.errors import Error
 from dpsql.session import Session, open_session
 from tests.properties.fuzz import Grammar, mutated
+
+KNOWN = re.compile(r"\+\(DATE, BIGINT\)|FROM clause is missing|More than one row returned by a subquery")
+"""Mistakes that DuckDB does not find: integers of public tables are BIGINT here, and a DATE takes no BIGINT; a subquery
+without FROM that only names columns of the query around; EXISTS does not run what its query selects."""
 
 FOLDER = Path(__file__).parent.parent / "semantics"
 COUNT = 2000
@@ -46,7 +51,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 def corpus() -> list[str]:
     """Statements of other tests over the same tables."""
     lines = (FOLDER / "relations.txt").read_text(encoding="utf-8").splitlines()
-    return [line.lstrip("?")[2:].split("|||")[0].strip() for line in lines if line and not line.startswith("#")]
+    return [line[2:].split("|||")[0].strip() for line in lines if line and not line.startswith("#")]
 
 
 def statements(seed: int, count: int) -> Iterator[str]:
@@ -68,7 +73,7 @@ def fault(session: Session, plain: duckdb.DuckDBPyConnection, sql: str) -> str:
             return str(error)
         if session.budget().spent_epsilon != before and error.code != "DP502":
             return f"{error.code} was charged"
-        if error.code != "DP502":
+        if error.code != "DP502" or KNOWN.search(error.reason):
             return ""
         found = f"{error.code}: {error.reason}"
     except Exception as error:

@@ -10,7 +10,7 @@ under noise of no size, an epsilon in the trillions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,6 @@ from tests.semantics.sides import open_everywhere, rows_of, without_noise
 ROOT = Path(__file__).resolve().parent.parent.parent
 POLICY = ROOT / "policies" / "tpch.toml"
 QUERIES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("tpch/q*.sql"))}
-
-PENDING: dict[str, str] = {}
-"""Query -> what it waits for. An entry whose query is answered fails its test: take it out."""
 
 PUBLIC = ("q02", "q11", "q16")
 REFUSED = {"q03": "l_orderkey", "q10": "c_custkey", "q18": "c_custkey"}
@@ -56,12 +53,6 @@ JOINS = ("filter_pushdown", "filter_pullup", "join_order")
 """What an engine needs to see that tables after commas are joined, and not multiplied."""
 
 ANSWERED = [q for q in QUERIES if q in KEYS]
-
-
-def pending(queries: Sequence[str]) -> list[Any]:
-    """Parameters of which those that wait for something must fail."""
-    marks = {q: [pytest.mark.xfail(reason=PENDING[q], raises=(Error, AssertionError))] for q in PENDING}
-    return [pytest.param(q, marks=marks.get(q, [])) for q in queries]
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +122,14 @@ def is_empty(cell: Any) -> bool:
     return cell in (0, 25.5, 52500.0, 0.05) and not isinstance(cell, bool)
 
 
-@pytest.mark.parametrize("query", pending(ANSWERED))
+@pytest.mark.parametrize("query", ANSWERED)
 def test_an_answer_is_duckdbs(query: str, exact: Session, plain: duckdb.DuckDBPyConnection) -> None:
     before = exact.budget().spent_epsilon
     compare(exact, plain, query)
     assert exact.budget().spent_epsilon == before + 1
 
 
-@pytest.mark.parametrize("query", pending(ANSWERED))
+@pytest.mark.parametrize("query", ANSWERED)
 def test_noise_of_no_size_changes_nothing(query: str, noisy: Session, plain: duckdb.DuckDBPyConnection) -> None:
     compare(noisy, plain, query)
 
@@ -151,7 +142,7 @@ def test_public_tables_are_exact_and_free(query: str, exact: Session, plain: duc
     assert exact.budget().spent_epsilon == before
 
 
-@pytest.mark.parametrize("query", pending(list(REFUSED)))
+@pytest.mark.parametrize("query", REFUSED)
 def test_rows_of_customers_are_refused_until_what_is_named_is_changed(
     query: str, exact: Session, plain: duckdb.DuckDBPyConnection
 ) -> None:
@@ -201,7 +192,6 @@ def without_key(statement: str, name: str) -> str:
 
 def test_every_query_is_here() -> None:
     assert [f"q{n:02}" for n in range(1, 23)] == list(QUERIES) == sorted([*PUBLIC, *REFUSED, *ANSWERED])
-    assert set(PENDING) <= set(QUERIES) - set(PUBLIC)
 
 
 @pytest.mark.audit
@@ -212,6 +202,5 @@ def test_ten_times_as_much(tmp_path: Path) -> None:
     with duckdb.connect(str(database), read_only=True) as plain, without_noise(tmp_path):
         session = open_everywhere(POLICY, database, tmp_path / "ledger.sqlite", JOINS)
         for query in ANSWERED:
-            if query not in PENDING:
-                compare(session, plain, query)
+            compare(session, plain, query)
         session.close()
