@@ -40,12 +40,12 @@ def no_limit_on_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_limit_on_rows(patch: pytest.MonkeyPatch) -> None:
-    plain = relations._item
+    plain = relations._Parts.scan
 
-    def item(relation: Any, *rest: Any) -> Any:
-        return plain(replace(relation, limit=None) if isinstance(relation, Scan) else relation, *rest)
+    def scan(self: Any, relation: Scan, optional: bool) -> Any:
+        return plain(self, replace(relation, limit=None), optional)
 
-    patch.setattr(relations, "_item", item)
+    patch.setattr(relations._Parts, "scan", scan)
 
 
 def no_clamp(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -18,33 +17,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dpsql.compile import rewrite
+from dpsql.compile import rewrite, steps
 from dpsql.compile.plan import ReleasePlan, Selection
+from dpsql.compile.relations import scans, select_from, unit
 from dpsql.compile.slots import Slot, SlotKind
-from dpsql.errors import Error
+from dpsql.compile.trees import aliased
 from dpsql.explain import explain
-from dpsql.ledger import Ledger, terms
-from dpsql.session import Compiled, Session
 from dpsql.vault import noise
-from dpsql.vault.engine import EngineFailure
-from dpsql.vault.open import Engines, open_engines
-from dpsql.vault.snapshot import Snapshot
+from dpsql.vault.open import open_engines
 from tests.properties import worlds
 from tests.properties.asked import Asked, ways
 from tests.properties.differences import Difference, Unoptimized, Violation
 from tests.properties.grammar import Grammar
+from tests.properties.sides import Bench, Ready, Side, run
 from tests.properties.worlds import Database, Removed, Row, Terms, World
 
 Vector = dict[tuple[object, ...], tuple[int, ...]]
 """Group key -> the components of a slot."""
-
-
-def ask(engine: Any, ready: Ready) -> list[pa.Table]:
-    """The exact results of a statement's releases. The engine cannot fail, by the total forms."""
-    try:
-        return [engine.run(text) for text in ready.texts]
-    except EngineFailure as failure:
-        raise Violation(f"the engine failed: {failure.detail}") from None
 
 
 def keys_of(table: pa.Table, plan: ReleasePlan) -> list[tuple[object, ...]]:
@@ -86,7 +75,7 @@ def check_moves(plan: ReleasePlan, larger: pa.Table, smaller: pa.Table, alone: p
     elif keys_of(larger, plan) != keys_of(smaller, plan):
         raise Violation("(v) the result has other keys")
     trio = zip(plan.slots, *(vectors(t, plan) for t in (larger, smaller, alone)), strict=True)
-    for slot, big, small, unit in trio:
+    for slot, big, small, alone_ in trio:
         moved = difference(big, small)
         l1 = sum(abs(x) for part in moved.values() for x in part)
         linf = max((abs(x) for part in moved.values() for x in part), default=0)
@@ -94,7 +83,7 @@ def check_moves(plan: ReleasePlan, larger: pa.Table, smaller: pa.Table, alone: p
             raise Violation(f"(ii) {slot.kind} moved by {l1} in L1, {linf} at most; the plan says {slot.norms}")
         if len(moved) > slot.norms.keys:
             raise Violation(f"(iii) {slot.kind}: {len(moved)} keys changed; the plan says {slot.norms.keys}")
-        own = difference(unit, {})
+        own = difference(alone_, {})
         if slot.kind is SlotKind.DISTINCT:  # of the values that a unit brings, others may hold some, too
             added = all(0 < part[0] <= own.get(k, (0,))[0] for k, part in moved.items())
             if not added or sum(n for (n,) in own.values()) > slot.norms.l1:
@@ -123,94 +112,6 @@ def check_keys(plan: ReleasePlan, chosen: Selection, larger: pa.Table, smaller: 
         raise Violation(f"(iii) one unit touches {len(moved)} keys; the plan says {chosen.touched}")
     if moved != difference(own, {}):
         raise Violation(f"(iii) the number of units moved by {moved}, and the unit alone gives {own}")
-
-
-# ---- sessions over the snapshots of a world
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A compiled statement, and the SQL of its releases under its salt."""
-
-    compiled: Compiled
-    texts: list[str]
-
-
-@dataclass
-class Side:
-    """One snapshot, with all that is asked of it."""
-
-    snapshot: Snapshot
-    engines: Engines
-    session: Session
-    outcomes: dict[Asked, Ready | str]
-    results: dict[Asked, list[pa.Table]]
-
-    def set(self, one: Asked) -> None:
-        """What is set for a statement, and nothing else."""
-        self.session.settings.reset(None)
-        for name, value in one.settings:
-            self.session.settings.set(name, value)
-
-    def outcome(self, one: Asked) -> Ready | str:
-        """The compiled statement, or the words of its refusal. An internal error is neither."""
-        if one not in self.outcomes:
-            try:
-                self.set(one)
-                compiled = self.session.compile(one.sql)
-                pairs = zip(compiled.plan.releases, compiled.inner_sql, strict=True)
-                texts = [rewrite.seal_release(p, one.salt).text if rewrite.is_salted(p) else t for p, t in pairs]
-                self.outcomes[one] = Ready(compiled, texts)
-            except Error as error:
-                if error.code.startswith("DP9"):
-                    raise
-                self.outcomes[one] = str(error)
-        return self.outcomes[one]
-
-    def exact(self, one: Asked) -> list[pa.Table]:
-        if one not in self.results:
-            ready = self.outcome(one)
-            assert isinstance(ready, Ready)
-            self.results[one] = ask(self.engines.private, ready)
-        return self.results[one]
-
-
-class Bench:
-    """A world with its ledger; closes what it opens."""
-
-    def __init__(self, world: World):
-        self.world = world
-        self._open: list[Any] = []
-        budget = world.policy.budget
-        file = world.folder / "ledger.sqlite"
-        self.ledger = Ledger.open(
-            file,
-            terms(
-                "world",
-                epsilon=budget.epsilon,
-                delta=budget.delta,
-                composition="basic",
-                unit="person",
-                sources=["s"],
-                analyst=None,
-            ),
-        )
-
-    def __enter__(self) -> Bench:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for thing in [*self._open, self.ledger]:
-            thing.close()
-
-    def side(self, database: Database) -> Side:
-        snapshot = self.world.snapshot(database)
-        engines = self.keep(open_engines(snapshot, threads=1))
-        return Side(snapshot, engines, Session(self.world.policy, snapshot, engines, self.ledger), {}, {})
-
-    def keep(self, thing: Any) -> Any:
-        self._open.append(thing)
-        return thing
 
 
 def check_same_outcome(one: Asked, a: Side, b: Side) -> None:
@@ -250,11 +151,12 @@ def check_noise(one: Asked, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
         inner.setattr(noise, "_add", add)
         inner.setattr(noise, "_selected", selected)
         inner.setattr("dpsql.session.seal_release", lambda plan, _: seal_plain(plan, one.salt))
+        inner.setattr("dpsql.session.Reads.of", lambda _, plan, __: ready.read(plan))
         side.set(one)
         answer = side.session.execute(one.sql)
         price = side.session.settings.request
     expected: list[tuple[Fraction, list[int]]] = []
-    for plan, table in zip(ready.compiled.plan.releases, side.exact(one), strict=True):
+    for plan, table in zip(ready.plans, side.exact(one), strict=True):
         decides = plan.selection.counted if plan.selection is not None else None
         left = shown.pop(0) if plan.selection is not None else table
         if decides is not None:
@@ -284,12 +186,40 @@ def check_pair(statements: Sequence[Asked], a: Side, b: Side, removed: Removed) 
             ready = a.outcome(one)
             if isinstance(ready, Ready):
                 try:
-                    alone = [unit.run(text) for text in ready.texts]
-                    plans = ready.compiled.plan.releases
-                    for each in zip(plans, a.exact(one), exact_by(a, b, one), alone, strict=True):
+                    check_rows(ready, a.engines.private, b.engines.private, unit)
+                    for each in zip(ready.plans, a.exact(one), exact_by(a, b, one), ready.run(unit), strict=True):
                         check_moves(*each)
                 except Violation as violation:
                     raise Violation(f"{removed}: {violation}\n{one}\n" + "\n".join(ready.texts)) from None
+
+
+def check_rows(ready: Ready, larger: Any, smaller: Any, alone: Any) -> None:
+    """Property (i) of the rows that a release counts, joined, grouped, windowed and filtered as they are, before any
+    limit: what leaves is what the unit's rows alone give, and nothing else changes."""
+    for plan in ready.plans:
+        text = rows_sql(plan)
+        if text is None:
+            continue
+        big, small, own = (counted(run(e, text, ready.read(plan))) for e in (larger, smaller, alone))
+        if big != small + own:
+            wrong = [*((big - own) - small).items(), *(small - (big - own)).items()]
+            raise Violation(f"(i) rows of other units change, such as {wrong[:3]}, or not all of the unit's leave")
+
+
+def rows_sql(plan: ReleasePlan) -> str | None:
+    """The rows of a release, each with its unit's identity. None where rows are units: they have only places."""
+    release = plan.release
+    if any(s.table == "readings" for s in scans(release.input)):
+        return None
+    items = [i for i in steps.row_items(plan) if i.alias_or_name not in ("u", *steps.rank_names(plan))]
+    rows_ = select_from(release.input, [*items, aliased(unit(release.input), "u")]).sql(dialect="duckdb")
+    return f'SELECT i.id, r.* EXCLUDE (u) FROM ({rows_}) AS r JOIN priv."$units" AS i ON i."$unit" = r.u'
+
+
+def counted(table: pa.Table) -> Counter[tuple[str, ...]]:
+    """Rows as a multiset. Values are written out: NaN is not equal to itself, and zeros have signs."""
+    columns = [map(repr, table.column(i).to_pylist()) for i in range(table.num_columns)]
+    return Counter(zip(*columns, strict=True))
 
 
 def exact_by(a: Side, b: Side, one: Asked) -> list[pa.Table]:
@@ -304,8 +234,7 @@ def check_variant(statements: Sequence[Asked], side: Side, engine: Any, how: str
     for one in statements:
         ready = side.outcome(one)
         if isinstance(ready, Ready):
-            plans, others = ready.compiled.plan.releases, [engine.run(text) for text in ready.texts]
-            for plan, mine, other in zip(plans, side.exact(one), others, strict=True):
+            for plan, mine, other in zip(ready.plans, side.exact(one), ready.run(engine), strict=True):
                 same = keys_of(mine, plan) == keys_of(other, plan) and vectors(mine, plan) == vectors(other, plan)
                 if not same or mine.schema != other.schema:
                     raise Violation(f"(vi) {how} gives another result: {one}")
@@ -368,7 +297,7 @@ def explore(folder: Path, seed: int, statements: int, neighbours: int, patch: py
 def features(ready: Ready | str) -> list[str]:
     """What a statement is an example of."""
     assert isinstance(ready, Ready)
-    plans = ready.compiled.plan.releases
+    plans = ready.plans
     found = {
         f for p in plans for f in (p.limits.strategy, "private keys" if p.selection is not None else "public keys")
     }

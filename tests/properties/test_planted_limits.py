@@ -22,8 +22,9 @@ from dpsql.errors import Error
 from dpsql.privacy import sensitivity
 from dpsql.privacy.sensitivity import Limits
 from tests.properties.asked import Asked, asked
-from tests.properties.checks import PUBLIC, Bench, Ready, examine, people, rows
+from tests.properties.checks import PUBLIC, examine, people, rows
 from tests.properties.differences import Violation
+from tests.properties.sides import Bench, Ready
 from tests.properties.worlds import Terms, World
 
 TERMS = Terms(private_keys=True, limits=True)
@@ -129,7 +130,7 @@ def scale_nothing(patch: pytest.MonkeyPatch) -> None:
 def keep_late_rows(patch: pytest.MonkeyPatch) -> None:
     """R after WHERE is not enforced."""
 
-    def late(limit: int, names: Any) -> exp.Query:
+    def late(limit: int, names: Any, ranks: Any, *, stored: bool) -> exp.Query:
         return exp.select(*(column("rows", n) for n in names)).from_(steps.named("rows"))
 
     patch.setattr(steps, "late", late)
@@ -139,8 +140,8 @@ def choose_late_rows_by_another_order(patch: pytest.MonkeyPatch) -> None:
     """The first R rows in the opposite order: beside those of rank at most R, which are taken to be among them."""
     plain = steps.late
 
-    def late(limit: int, names: Any) -> exp.Query:
-        query = plain(limit, names)
+    def late(limit: int, names: Any, ranks: Any, *, stored: bool) -> exp.Query:
+        query = plain(limit, names, ranks, stored=stored)
         for ordered in query.find_all(exp.Ordered):
             ordered.set("desc", True)
         return query
