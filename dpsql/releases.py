@@ -93,6 +93,8 @@ def empty_tables(found: Mapping[str, Mapping[str, SqlType]]) -> dict[str, pa.Tab
 def type_of(name: str) -> SqlType:
     """The type that private rows are compared with, of a column of a public query. Raises DP232 where there is none."""
     try:
+        if name == "TIMESTAMP_NS":  # read as microseconds two of its values can be one, which GROUP BY told apart
+            raise Unfit(name)
         return snapshot_type(name, bounded=False)
     except Unfit:
         if name in ("HUGEINT", "UBIGINT", "UHUGEINT"):

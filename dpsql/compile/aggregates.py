@@ -156,10 +156,19 @@ def _rounded(ends: Interval) -> Interval:
 
 
 def comparable(value: Scalar) -> exp.Expr:
-    """The value, zeros of both signs made one: which of them stands for both is not for the order of rows to say."""
+    """A value in one form for all that are equal. Zeros of both signs are one group, and so are all NaN, which have
+    signs too ('-nan' as text): which of them stands for the group, as a key that is shown or by its hash, must not be
+    for its first row to say."""
     if value.facts.type.kind is not Kind.DOUBLE:
-        return value.tree
-    return exp.Add(this=wrapped(value.tree), expression=literal(0.0, DOUBLE))
+        return value.tree.copy()
+    x = wrapped(value.tree)
+    zero = exp.EQ(this=x.copy(), expression=literal(0.0, DOUBLE))
+    not_a_number = cast(exp.Literal.string("nan"), DOUBLE)
+    ifs = [
+        exp.If(this=zero, true=literal(0.0, DOUBLE)),
+        exp.If(this=exp.IsNan(this=x.copy()), true=not_a_number),
+    ]
+    return exp.Case(ifs=ifs, default=x.copy())
 
 
 def _not_answered(call: exp.Expr, span: Span | None) -> Error:

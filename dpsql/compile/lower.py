@@ -36,9 +36,11 @@ from dpsql.compile.lowered import RELEASE_CLAUSES, Lowered, check_clauses
 from dpsql.compile.measures import Measures
 from dpsql.compile.parse import span_of
 from dpsql.compile.public import check_public
+from dpsql.compile.relations import scans
 from dpsql.compile.rows import RowLowerer
 from dpsql.compile.scalars import lower_scalar
 from dpsql.compile.trees import aliased, called, column, derived, is_star, rebuild, select, shown, without_parens
+from dpsql.compile.unique import unique_columns
 from dpsql.errors import Error, refusal
 from dpsql.policy.facts import Kind, PublicFacts, SqlType
 from dpsql.policy.model import Policy
@@ -145,7 +147,7 @@ class _Lowerer:
         cast = [aliased(literal_cast(column("t", n), type_), n) for n, type_ in zip(names, types, strict=True)]
         name = f"public_{len(self.publics) + 1}"
         keys = {r.name: frozenset(r.key_names) for r in self.releases}
-        asked = PublicQuery(name, exp.select(*cast).from_(source), types, _unique(tree, keys))
+        asked = PublicQuery(name, exp.select(*cast).from_(source), types, unique_columns(tree, keys))
         self.publics.append(asked)
         self._asked[id(block), single] = asked
         return asked
@@ -193,7 +195,7 @@ class _Lowerer:
         release = Release(
             name=name,
             input=made.relation,
-            driving=made.driving,
+            driving=self._driving(made),
             keys=tuple(k.key for k in keys),
             public_keys=public,
             private_keys=private,
@@ -204,6 +206,11 @@ class _Lowerer:
         )
         self.releases.append(release)
         return outer
+
+    def _driving(self, made: Lowered) -> str | None:
+        """The scan that drives a release, unless it is one of two: a CTE that is joined with itself."""
+        read = [s.alias for s in scans(made.relation)]
+        return made.driving if made.driving is not None and read.count(made.driving) == 1 else None
 
     def _outer(self, block: PrivateBlock, post: _PostProcessing, ctes: Sequence[exp.Expr]) -> exp.Select:
         node = block.node
@@ -359,47 +366,3 @@ def _with_ctes(tree: exp.Expr, ctes: Sequence[exp.Expr]) -> exp.Query:
     if needed:
         tree.set("with_", exp.With(expressions=[*needed, *(own.expressions if own is not None else ())]))
     return tree
-
-
-def _unique(tree: exp.Query, keys: Mapping[str, frozenset[str]]) -> tuple[frozenset[str], ...]:
-    """Sets of columns that identify a row of a public query, where its form shows it: the keys of the release that it
-    reads, the columns of DISTINCT, the keys of GROUP BY. keys: of each release. UNNEST makes several rows of one."""
-    if not isinstance(tree, exp.Select) or any(isinstance(n, exp.UDTF | exp.Explode) for n in tree.walk()):
-        return ()
-    if any(map(is_star, tree.selects)):
-        body = _only_cte(tree)
-        return _unique(body, keys) if body is not None else ()
-    items = [item.unalias() for item in tree.selects]
-    found = []
-    if tree.args.get("distinct") is not None and tree.args["distinct"].args.get("on") is None:
-        found.append(frozenset(item_name(i) for i in range(len(items))))
-    from_, group = tree.args.get("from_"), tree.args.get("group")
-    if group is not None:
-        if {key for key, value in group.args.items() if value} == {"expressions"}:
-            places = [_place(key, tree) for key in group.expressions]
-            if None not in places:
-                found.append(frozenset(item_name(i) for i in places if i is not None))
-    elif any(True for item in items for _ in aggregates(item)):
-        found.append(frozenset())
-    elif from_ is not None and isinstance(from_.this, exp.Table) and not tree.args.get("joins"):
-        read = keys.get(from_.this.name) if not from_.this.db else None
-        shown_ = {i.name: item_name(n) for n, i in reversed(list(enumerate(items))) if isinstance(i, exp.Column)}
-        if read is not None and read <= shown_.keys():
-            found.append(frozenset(shown_[name] for name in read))
-    return tuple(found)
-
-
-def _only_cte(tree: exp.Select) -> exp.Query | None:
-    """The query of the CTE that `SELECT * FROM cte` reads."""
-    from_ = tree.args.get("from_")
-    if len(tree.selects) != 1 or from_ is None or any(tree.args.get(k) for k in ("where", "joins", "limit", "qualify")):
-        return None
-    body = next((cte.this for cte in tree.ctes if cte.alias == from_.this.name), None)
-    return body if isinstance(body, exp.Query) and not from_.this.args.get("db") else None
-
-
-def _place(key: exp.Expr, tree: exp.Select) -> int | None:
-    """Which item a key of GROUP BY is; None where it is none."""
-    if isinstance(key, exp.Literal) and key.name.isdigit() and int(key.name) <= len(tree.selects):
-        return int(key.name) - 1
-    return next((i for i, item in enumerate(tree.selects) if item.unalias() == key), None)

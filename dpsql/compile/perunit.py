@@ -95,7 +95,8 @@ def distinct(rows: RowLowerer, made: Lowered, alias: str, union: PrivateUnion) -
             "DP221", reason, span=span_of(union.node), repair=f"use UNION ALL, or select the {rows.policy.unit} too"
         )
     groups = rows.name("groups")
-    keys = tuple((f"k{i}", Scalar(column(*n), made.scope[n])) for i, n in enumerate(names, 1))
+    scalars = [Scalar(column(*name), made.scope[name]) for name in names]
+    keys = tuple((f"k{i}", replace(s, tree=comparable(s))) for i, s in enumerate(scalars, 1))
     scope = {(groups, name): key.facts for name, key in keys}
     grouped_ = Lowered(PerUnit(made.relation, groups, keys, ()), scope, most=made.most)
     lowered = project(grouped_, alias, [Scalar(column(groups, name), key.facts) for name, key in keys])

@@ -51,13 +51,14 @@ def select_from(relation: Relation, items: list[exp.Expr], *, ranked: bool = Fal
 @dataclass(slots=True)
 class _Parts:
     """One SELECT in the making. where, qualify: its conjuncts. computed: what stands for the columns of marks and
-    windows, by alias and name."""
+    windows, by alias and name. windowed: whether what is added next stands above a window, which has seen all rows that
+    are left so far."""
 
     ranked: bool
     where: list[exp.Expr] = field(default_factory=list)
     qualify: list[exp.Expr] = field(default_factory=list)
     computed: dict[tuple[str, str], exp.Expr] = field(default_factory=dict)
-    windows: set[str] = field(default_factory=set)
+    windowed: bool = False
 
     def add(self, tree: exp.Select, relation: Relation, *, optional: bool = False) -> None:
         """Put a relation into FROM, and what it filters by into the conjuncts. optional: an outer join may leave it
@@ -67,15 +68,14 @@ class _Parts:
                 tree.set("from_", exp.From(this=self.item(relation, optional)))
             case Filter(input=source, predicate=predicate):
                 self.add(tree, source)
-                over_windows = any(c.table in self.windows for c in predicate.tree.find_all(exp.Column))
-                (self.qualify if over_windows else self.where).append(predicate.tree)
+                (self.qualify if self.windowed else self.where).append(predicate.tree)
             case Mark(input=source, alias=alias):
                 self.add(tree, source)
                 self.computed[alias, FOUND] = self.exists(relation)
             case Window(input=source, alias=alias, calls=calls):
                 self.ranked = self.ranked or any(call.ties for call in calls)
                 self.add(tree, source)
-                self.windows.add(alias)
+                self.windowed = True
                 for call in calls:
                     self.computed[alias, call.name] = self.over(call, source)
             case Join():

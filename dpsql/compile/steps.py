@@ -13,14 +13,14 @@ from typing import assert_never
 
 from sqlglot import exp
 
-from dpsql.compile.grid import BIGINT, DOUBLE, to_grid, to_integer
-from dpsql.compile.ir import GROUPING, Release, Scalar, grouping_id
+from dpsql.compile.aggregates import comparable
+from dpsql.compile.grid import BIGINT, to_grid, to_integer
+from dpsql.compile.ir import GROUPING, Release, grouping_id
 from dpsql.compile.literals import cast, literal
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, UNIT, UNITS, order_of, unit
 from dpsql.compile.slots import SUBGRID, Slot, SlotKind
 from dpsql.compile.trees import add_join, aliased, column, derived, select, wrapped
-from dpsql.policy.facts import Kind
 
 _VALUES = (SlotKind.SUM, SlotKind.MEAN)
 
@@ -53,7 +53,7 @@ def row_items(plan: ReleasePlan) -> list[exp.Expr]:
     """What a row gives: unit and rank where a later step needs them, keys, predicates, values on their grid."""
     relation = plan.release.input
     keys = plan.release.keys
-    items = [aliased(_one_per_group(k.scalar) if plan.keys is None else k.scalar.tree.copy(), k.name) for k in keys]
+    items = [aliased(comparable(k.scalar) if plan.keys is None else k.scalar.tree.copy(), k.name) for k in keys]
     for i, slot in enumerate(plan.slots, 1):
         if slot.kind in _VALUES:
             assert slot.argument is not None
@@ -62,7 +62,7 @@ def row_items(plan: ReleasePlan) -> list[exp.Expr]:
             items.append(aliased(to_integer(value, slot.grid) if plan.limits.per_unit else value, f"v{i}"))
         elif slot.kind is SlotKind.DISTINCT:
             assert slot.argument is not None
-            items.append(aliased(_one_per_group(slot.argument), f"v{i}"))
+            items.append(aliased(comparable(slot.argument), f"v{i}"))
         elif slot.argument is not None:
             items.append(aliased(slot.argument.tree.copy(), f"p{i}"))
     if _needs_unit(plan):
@@ -70,17 +70,6 @@ def row_items(plan: ReleasePlan) -> list[exp.Expr]:
     if plan.limits.late:
         items += [aliased(place, name) for place, name in zip(order_of(relation), rank_names(plan), strict=True)]
     return items or [aliased(exp.true(), "row")]  # COUNT(*) alone needs no column
-
-
-def _one_per_group(value: Scalar) -> exp.Expr:
-    """A value in one form for all that are equal. Zeros of both signs are one group, and so are all NaN: which of them
-    stands for the group, as a key that is shown or by its hash, must not be for its first row to say."""
-    if value.facts.type.kind is not Kind.DOUBLE:
-        return value.tree.copy()
-    x = wrapped(value.tree)
-    zero = exp.EQ(this=x.copy(), expression=literal(0.0, DOUBLE))
-    not_a_number = cast(exp.Literal.string("nan"), DOUBLE)
-    return _case([(zero, literal(0.0, DOUBLE)), (exp.IsNan(this=x.copy()), not_a_number)], x.copy())
 
 
 def _needs_unit(plan: ReleasePlan) -> bool:

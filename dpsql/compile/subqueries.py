@@ -268,8 +268,7 @@ class _Marker:
         scope = {**self.around, **self.made.scope, **right.scope}
         covered = {k.name for k, o in pairs if joins.same_type(k, unwrapped(o), scope)}
         if not any(names <= covered for names in right.unique):
-            reason = "a subquery that stands for one value has one row"
-            raise refusal("DP220", reason, span=span, repair="aggregate in it, such as (SELECT MAX(x) FROM ...)")
+            raise _several_rows(span)
         self._left_join(right, pairs)
         return column(alias, item_name(0))
 
@@ -291,6 +290,8 @@ class _Marker:
         keys = [column(alias, item_name(1 + i)) for i in range(len(correlated))]
         pairs = [(key, self._outer(value)) for key, (_, value) in zip(keys, correlated, strict=True)]
         joins.check_looked_up(pairs, {**self.around, **self.made.scope, **right.scope}, span)
+        if correlated and not any(names <= {key.name for key in keys} for names in right.unique):
+            raise _several_rows(span)
         self._left_join(right, pairs)
         value: exp.Expr = column(alias, item_name(0))
         if correlated and isinstance(nested, PrivateBlock) and _counts(nested):
@@ -330,6 +331,11 @@ def _or_unknown(compared: exp.Binary) -> exp.Expr:
     """A comparison, or one side of it NULL."""
     sides = (compared.this, compared.expression)
     return exp.or_(compared, *(exp.Is(this=s.copy(), expression=exp.null()) for s in sides), copy=False)
+
+
+def _several_rows(span: Span | None) -> Error:
+    reason = "a subquery that stands for one value has one row"
+    return refusal("DP220", reason, span=span, repair="aggregate in it, such as (SELECT MAX(x) FROM ...)")
 
 
 def _counts(block: PrivateBlock) -> bool:
