@@ -36,5 +36,7 @@ class Reads:
 
     def _result(self, name: str, released: Mapping[str, pa.Table]) -> pa.Table:
         if name not in self._results:
-            self._results[name] = self._run(self._queries[name], {n: released[n] for n in self._needs(name)})
+            result = self._run(self._queries[name], {n: released[n] for n in self._needs(name)})
+            # In one order, so that the same rows are the same release again, whatever thread found them first.
+            self._results[name] = result.sort_by([(column, "ascending") for column in result.column_names])
         return self._results[name]

@@ -17,15 +17,25 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.compile.blocks import BoundJoin, PrivateBlock, PublicSource, Source, TableSource, tables_of
-from dpsql.compile.ir import Scope
+from dpsql.compile.blocks import (
+    BoundJoin,
+    PrivateBlock,
+    PublicSource,
+    Source,
+    TableSource,
+    is_missing_inside,
+    is_optional,
+    tables_of,
+)
+from dpsql.compile.ir import Join, JoinKind, Scope
 from dpsql.compile.kinds import unify
 from dpsql.compile.labels import identify, is_unit, labels_in, unit_columns
+from dpsql.compile.lowered import Lowered, nullable
 from dpsql.compile.missing import is_missing
 from dpsql.compile.parse import span_of
-from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import implied, shown, unwrapped
-from dpsql.errors import Error, Span, refusal
+from dpsql.compile.scalars import lower_condition, lower_scalar
+from dpsql.compile.trees import implied, shown, unwrapped, wrapped
+from dpsql.errors import Error, NotSupportedError, ProgrammingError, refusal
 from dpsql.policy.model import Path, Policy
 
 Unique = Mapping[str, Sequence[frozenset[str]]]
@@ -173,21 +183,29 @@ def same_type(key: exp.Column, other: exp.Expr, scope: Scope) -> bool:
     left = scope.get((key.table, key.name))
     if left is None:
         return False
-    if isinstance(other, exp.Column) and (other.table, other.name) not in scope:
-        return False
-    type_, (bare, _) = unify([lower_scalar(key, scope), lower_scalar(other, scope)], "=")
+    try:
+        type_, (bare, _) = unify([lower_scalar(key, scope), lower_scalar(other, scope)], "=")
+    except (NotSupportedError, ProgrammingError):
+        return False  # what cannot be lowered is refused where it stands
     return type_ == left.type and isinstance(bare.tree, exp.Column)
 
 
-def check_looked_up(pairs: Iterable[tuple[exp.Expr, exp.Expr]], scope: Scope, span: Span | None) -> None:
-    """Raises DP220 where a value may equal several keys, of these (key, value) pairs: then a row would meet several
-    where a query stands for one value."""
-    for key, value in pairs:
+def left_join(made: Lowered, right: Lowered, pairs: Sequence[tuple[exp.Expr, exp.Expr]], scope: Scope) -> None:
+    """Look up, for each row of `made`, the one row of `right` whose key columns equal the expressions beside them.
+
+    A key must be compared in its own type (see `same_type`): in another one row could find several, and would count as
+    often. Raises DP220."""
+    both = {**scope, **right.scope}
+    for key, other in pairs:
         assert isinstance(key, exp.Column)
-        if not same_type(key, unwrapped(value), scope):
-            type_ = scope[key.table, key.name].type
-            reason = f"{shown(value)} would be compared with keys of type {type_}, of which it may equal several"
-            raise refusal("DP220", reason, span=span_of(value) or span, repair=f"write CAST({shown(value)} AS {type_})")
+        if not same_type(key, unwrapped(other), both):
+            type_ = both[key.table, key.name].type
+            reason = f"{shown(other)} would be compared with keys of type {type_}, of which it may equal several"
+            raise refusal("DP220", reason, span=span_of(other), repair=f"write CAST({shown(other)} AS {type_})")
+    conditions = [exp.EQ(this=key, expression=wrapped(other)) for key, other in pairs]
+    on = lower_condition(exp.and_(*conditions, copy=False) if conditions else exp.true(), both, "WHERE")
+    made.relation = Join(JoinKind.LEFT, made.relation, right.relation, on, unique=True)
+    made.scope |= nullable(right.scope)
 
 
 def _multiplies(source: Source) -> Error:
@@ -241,16 +259,19 @@ def _identifying_columns(source: Source, policy: Policy) -> list[tuple[str, froz
     return sorted(((n, t) for n, t in alone if t), key=lambda c: ("", 0) not in c[1])
 
 
-def equates_units(block: PrivateBlock, joined: Source, part: exp.Expr, policy: Policy) -> bool:
-    """Whether a conjunct of the join with this table equates the units of two rows that are both there: then it says no
-    more than what every private join is given, and one comparison instead of two makes such joins a third faster."""
+def equates_units(block: PrivateBlock, part: exp.Expr, policy: Policy, joined: Source | None = None) -> bool:
+    """Whether a conjunct of WHERE, or of the join with `joined`, equates the units of two rows that are both there: it
+    says no more than what every private join is given, and one comparison instead of two makes such joins a third
+    faster. Nor need the columns be listed then."""
     if not isinstance(part, exp.EQ):
         return False
     sources = {s.alias: s for s in block.sources}
     owners: set[str] = set()
     for side in (part.this.unnest(), part.expression.unnest()):
         source = sources.get(side.table) if isinstance(side, exp.Column) else None
-        missing = source is not joined and any(source is optional for optional in block.optional)
-        if isinstance(source, TableSource) and not missing and is_unit(source, side.name, policy):
-            owners.add(source.alias)
-    return len(owners) == 2 and joined.alias in owners
+        if source is None or not is_unit(source, side.name, policy):
+            return False
+        if is_missing_inside(source, side.name) if source is joined else is_optional(block, source, side.name):
+            return False
+        owners.add(source.alias)
+    return len(owners) == 2 and (joined is None or joined.alias in owners)

@@ -24,13 +24,13 @@ from dpsql.compile.blocks import (
     item_name,
     nested_in,
 )
-from dpsql.compile.ir import ColumnName, Facts, Join, JoinKind, PerUnit, Scalar
-from dpsql.compile.joins import check_looked_up
+from dpsql.compile.ir import ColumnName, Facts, PerUnit, Scalar, Scope
+from dpsql.compile.joins import left_join
 from dpsql.compile.labels import identify, is_unit, labels_of_output
 from dpsql.compile.lowered import GROUP_CLAUSES, Lowered, check_clauses, project
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_scalar, narrow
-from dpsql.compile.trees import called, column, rebuild, without_parens, wrapped
+from dpsql.compile.trees import called, column, rebuild, without_parens
 from dpsql.errors import refusal
 
 if TYPE_CHECKING:
@@ -58,20 +58,15 @@ def grouped(rows: RowLowerer, block: PrivateBlock, alias: str, hidden: Sequence[
     return lowered
 
 
-def looked_up(rows: RowLowerer, made: Lowered, block: PrivateBlock, outer: Sequence[exp.Expr]) -> exp.Expr:
+def looked_up(rows: RowLowerer, made: Lowered, block: PrivateBlock, scope: Scope) -> exp.Expr:
     """The value of a correlated aggregate without GROUP BY for the row outside, which the groups are joined to. Where
-    there is no group, counts are 0 and the rest is NULL, as over no rows."""
+    there is no group, counts are 0 and the rest is NULL, as over no rows. scope: of the row outside."""
     if block.having is not None:
         raise refusal("DP220", "HAVING without GROUP BY is not answered here", span=span_of(block.having))
     groups = _Groups(rows, block, [inner for inner, _ in block.correlated])
     right = groups.made()
-    keys = [groups.over(inner) for inner, _ in block.correlated]
-    scope = {**made.scope, **right.scope}
-    pairs = list(zip(keys, outer, strict=True))
-    check_looked_up(pairs, scope, span_of(block.node))
-    on = exp.and_(*(exp.EQ(this=key, expression=wrapped(value)) for key, value in pairs), copy=False)
-    made.relation = Join(JoinKind.LEFT, made.relation, right.relation, lower_scalar(on, scope), unique=True)
-    made.scope |= {name: replace(facts, nullable=True) for name, facts in right.scope.items()}
+    pairs = [(groups.over(inner), outer) for inner, outer in block.correlated]
+    left_join(made, right, pairs, scope)
     value = groups.over(block.items[0].tree)
     counts = {(groups.alias, name) for name, scalar in groups.measures if not scalar.facts.nullable}
 
@@ -87,20 +82,19 @@ def looked_up(rows: RowLowerer, made: Lowered, block: PrivateBlock, outer: Seque
 def distinct(rows: RowLowerer, made: Lowered, alias: str, union: PrivateUnion) -> Lowered:
     """The different rows of each unit. Raises DP221 where the union is not meant per unit: then rows of two units could
     be one."""
-    names = list(made.scope)
-    labels = [labels_of_output(union, column(*name), rows.policy) for name in names]
-    if not identify(labels, rows.policy):
+    names = [item_name(i) for i in range(len(union.names))]
+    if not identify([labels_of_output(union, column(alias, n), rows.policy) for n in names], rows.policy):
         reason = f"UNION would make equal rows of different {rows.policy.unit}s one"
-        raise refusal(
-            "DP221", reason, span=span_of(union.node), repair=f"use UNION ALL, or select the {rows.policy.unit} too"
-        )
+        repair = f"use UNION ALL, or select the {rows.policy.unit} too"
+        raise refusal("DP221", reason, span=span_of(union.node), repair=repair)
     groups = rows.name("groups")
-    scalars = [Scalar(column(*name), made.scope[name]) for name in names]
-    keys = tuple((f"k{i}", replace(s, tree=comparable(s))) for i, s in enumerate(scalars, 1))
+    items = {n: Scalar(column(alias, n), made.scope[alias, n]) for n in names if (alias, n) in made.scope}
+    keys = tuple((n, replace(s, tree=comparable(s))) for n, s in items.items())
     scope = {(groups, name): key.facts for name, key in keys}
     grouped_ = Lowered(PerUnit(made.relation, groups, keys, ()), scope, most=made.most)
-    lowered = project(grouped_, alias, [Scalar(column(groups, name), key.facts) for name, key in keys])
-    lowered.unique = (frozenset(name for _, name in lowered.scope),)
+    shown = [Scalar(column(groups, n), items[n].facts) if n in items else None for n in names]
+    lowered = project(grouped_, alias, shown)
+    lowered.unique = (frozenset(items),)
     return lowered
 
 

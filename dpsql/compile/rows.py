@@ -53,7 +53,7 @@ from dpsql.compile.lowered import ROW_CLAUSES, Ask, Lowered, check_arguments, ch
 from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import joined as either
 from dpsql.compile.scalars import lower_condition, lower_scalar, narrow
-from dpsql.compile.trees import called, column, conjuncts
+from dpsql.compile.trees import called, column, conjuncts, wrapped
 from dpsql.compile.types import column_facts
 from dpsql.errors import Error, refusal
 from dpsql.policy.facts import PublicFacts
@@ -65,6 +65,7 @@ class RowLowerer:
 
     def __init__(self, policy: Policy, facts: PublicFacts, nested: Sequence[Nested], ask: Ask):
         self.policy, self.facts, self.nested, self.ask = policy, facts, nested, ask
+        self.enclosing: list[PrivateBlock] = []  # the blocks around the one that is lowered
         self._names: dict[str, int] = {}
 
     def name(self, kind: str) -> str:
@@ -96,8 +97,12 @@ class RowLowerer:
             made.grain, made.unique, made.driving = grain, of.unique, of.driving
             made.one_row, made.most = of.one_row, of.most
             made.relation = _looked_up(made.relation, {s.alias for s in block.sources if s is not grain})
-        if block.where is not None:
-            self.filter(block, made, block.where, "WHERE", around)
+        kept = [p for p in conjuncts(block.where) if not joins.equates_units(block, p, self.policy)]
+        if kept:
+            whole = len(kept) == sum(1 for _ in conjuncts(block.where))
+            where = block.where if whole else exp.and_(*(wrapped(p) for p in kept))
+            assert where is not None
+            self.filter(block, made, where, "WHERE", around)
         made.narrowed = narrowed(made.scope, block.predicates)
         return made
 
@@ -126,8 +131,9 @@ class RowLowerer:
             repair = "use JOIN, or LEFT JOIN from the private table"
             raise refusal("DP212", reason, span=span_of(join.node), repair=repair)
         on = join.on if join.on is not None else exp.true()
-        self.check_row(block, on, "ON")
-        kept = [p for p in conjuncts(on) if not joins.equates_units(block, join.source, p, self.policy)]
+        kept = [p for p in conjuncts(on) if not joins.equates_units(block, p, self.policy, join.source)]
+        for part in kept:
+            self.check_row(block, part, "ON")
         predicate = lower_condition(exp.and_(*kept) if kept else exp.true(), {**made.scope, **right.scope}, "ON")
         made.relation = Join(kind, made.relation, right.relation, predicate)
         left = nullable(made.scope) if kind in (JoinKind.RIGHT, JoinKind.FULL) else made.scope
@@ -182,25 +188,22 @@ class RowLowerer:
         return lowered
 
     def _union(self, union: PrivateUnion, alias: str) -> Lowered:
-        width = len(union.names)
-        parts = [self.derived(b, self.name("branch")) for b in union.branches]
-        if any(len(p.scope) != width for p in parts):
+        if any(len(b.names) != len(union.names) for b in union.branches):
             raise refusal("DP221", "the queries of a UNION have as many columns", span=span_of(union.node))
-        names = [item_name(i) for i in range(width)]
-        rows = [
-            [Scalar(column(a, n), facts) for (a, n), facts in sorted(p.scope.items(), key=lambda c: int(c[0][1][1:]))]
-            for p in parts
-        ]
+        parts = [self.derived(b, self.name("branch")) for b in union.branches]
+        rows = [{name: Scalar(column(a, name), facts) for (a, name), facts in p.scope.items()} for p in parts]
         columns: dict[ColumnName, Facts] = {}
-        for i, name in enumerate(names):
-            type_, typed = unify([row[i] for row in rows], "UNION")
+        for name in map(item_name, range(len(union.names))):
+            if not all(name in row for row in rows):  # a unit that the policy does not list
+                rows = [{n: s for n, s in row.items() if n != name} for row in rows]
+                continue
+            type_, typed = unify([row[name] for row in rows], "UNION")
             for row, scalar in zip(rows, typed, strict=True):
-                row[i] = scalar
+                row[name] = scalar
             facts = either([t.facts for t in typed], type_, nullable=any(t.facts.nullable for t in typed))
             columns[alias, name] = facts
         inputs = tuple(
-            Project(p.relation, self.name("branch"), tuple(zip(names, row, strict=True)))
-            for p, row in zip(parts, rows, strict=True)
+            Project(p.relation, self.name("branch"), tuple(row.items())) for p, row in zip(parts, rows, strict=True)
         )
         most = min(MOST_ROWS, sum(p.most for p in parts))
         lowered = Lowered(Union(inputs, alias), columns, most=most)

@@ -25,16 +25,18 @@ from dpsql.compile.blocks import (
     PrivateUnion,
     PublicBlock,
     Shape,
+    is_optional,
     item_name,
     nested_in,
     tables_of,
 )
-from dpsql.compile.ir import FOUND, Facts, Join, JoinKind, Mark, Scope
+from dpsql.compile.ir import FOUND, Facts, Mark, Scope
+from dpsql.compile.joins import left_join
 from dpsql.compile.kinds import BOOLEAN
-from dpsql.compile.labels import identify, labels_in, labels_of_output
+from dpsql.compile.labels import identify, is_unit, labels_in, labels_of_output
 from dpsql.compile.lowered import ROW_CLAUSES, Lowered, check_clauses, public
 from dpsql.compile.parse import span_of
-from dpsql.compile.scalars import lower_condition, lower_scalar
+from dpsql.compile.scalars import lower_condition
 from dpsql.compile.trees import column, conjuncts, rebuild, unwrapped, wrapped
 from dpsql.errors import Error, Span, refusal
 
@@ -152,6 +154,9 @@ class _Marker:
             for value, item in zip(values, items, strict=True):
                 if test.operator is exp.EQ and not test.every:
                     equal.append((item, value))
+                    if self._are_units(nested, item, value):
+                        continue
+                self.rows.check_row(self.block, value, "WHERE")
                 compared = operator(this=wrapped(value), expression=wrapped(item))
                 conditions.append(_or_unknown(compared) if maybe else compared)
         if of_unit:
@@ -175,7 +180,9 @@ class _Marker:
         if isinstance(nested, PrivateOther):
             raise _not_combined(nested)
         if isinstance(nested, PrivateUnion) or nested.shape is Shape.PER_UNIT:
-            pairs = [] if isinstance(nested, PrivateUnion) else list(nested.correlated)
+            correlated = [] if isinstance(nested, PrivateUnion) else list(nested.correlated)
+            nested = self._without_units(nested) if isinstance(nested, PrivateBlock) else nested
+            pairs = list(nested.correlated) if isinstance(nested, PrivateBlock) else []
             alias = self.rows.name("sub")
             right = self.rows.derived(nested, alias, [inner for inner, _ in pairs])
             width = len(nested.names)
@@ -185,8 +192,7 @@ class _Marker:
             conditions: list[exp.Expr] = [
                 exp.EQ(this=k, expression=wrapped(o)) for k, o in zip(keys, outer, strict=True)
             ]
-            equal = [(inner, tree) for (inner, _), tree in zip(pairs, outer, strict=True)]
-            return right, items, conditions, equal
+            return right, items, conditions, correlated
         return self._flat(nested)
 
     def _flat(
@@ -194,21 +200,43 @@ class _Marker:
     ) -> tuple[Lowered, list[exp.Expr], list[exp.Expr], list[tuple[exp.Expr, exp.Expr]]]:
         """A subquery of plain rows: what its WHERE says of the row outside goes into the condition."""
         check_clauses(block, ROW_CLAUSES - {"qualify"})
-        own = {s.alias for s in block.sources}
         inside = [p for p in conjuncts(block.where) if tables_of(p) & self._outside() == set()]
         across = [p for p in conjuncts(block.where) if tables_of(p) & self._outside()]
         kept = replace(block, where=exp.and_(*(wrapped(p) for p in inside)) if inside else None)
+        self.rows.enclosing.append(self.block)
         right = self.rows.block(kept, {**self.around, **self.made.scope})
-        conditions = [exp.EQ(this=wrapped(i), expression=wrapped(o)) for i, o in block.correlated] + across
+        self.rows.enclosing.pop()
+        kept_pairs = self._without_units(block).correlated
+        conditions = [exp.EQ(this=wrapped(i), expression=wrapped(o)) for i, o in kept_pairs] + across
         for condition in conditions:
             self.rows.check_row(block, condition, "WHERE")
             self.rows.check_row(self.block, condition, "WHERE")
         items = [
-            self.rows.expression(block, right, i.tree, "SELECT") if tables_of(i.tree) <= {*own, NESTED} else i.tree
+            self.rows.expression(block, right, i.tree, "SELECT") if NESTED in tables_of(i.tree) else i.tree
             for i in block.items
             if not isinstance(i.tree, exp.Star)
         ]
         return right, items, conditions, list(block.correlated)
+
+    def _without_units(self, block: PrivateBlock) -> PrivateBlock:
+        """The block without equalities of its unit and that of the row outside, both there: they say no more than what
+        every subquery over private rows is given; and the columns need not be listed."""
+        kept = [(inner, outer) for inner, outer in block.correlated if not self._are_units(block, inner, outer)]
+        return replace(block, correlated=tuple(kept))
+
+    def _are_units(self, nested: Nested, inner: exp.Expr, outer: exp.Expr) -> bool:
+        """Whether both are, unchanged, the unit of a row that is there: then they are equal."""
+        if not isinstance(nested, PrivateBlock) or self._is_public(nested):
+            return False
+        around = [self.block, *self.rows.enclosing]
+        return self._is_unit([nested], inner) and self._is_unit(around, outer)
+
+    def _is_unit(self, blocks: Sequence[PrivateBlock], tree: exp.Expr) -> bool:
+        tree = unwrapped(tree)
+        if not isinstance(tree, exp.Column):
+            return False
+        found = ((b, s) for b in blocks for s in b.sources if s.alias == tree.table)
+        return any(is_unit(s, tree.name, self.rows.policy) and not is_optional(b, s, tree.name) for b, s in found)
 
     def _outside(self) -> set[str]:
         """The FROM items of the queries around a subquery."""
@@ -218,8 +246,9 @@ class _Marker:
         """Raises DP210 unless the equalities say that the subquery is about the same unit."""
         assert isinstance(nested, PrivateBlock | PrivateUnion)
         policy, outside = self.rows.policy, self._outside()
+        around = [s for block in (self.block, *self.rows.enclosing) for s in block.sources]
         shared = [  # `x IN (SELECT p.y FROM ...)`, p being outside: says nothing of the rows inside
-            labels_of_output(nested, inner, policy) & labels_in(outer, self.block.sources, policy)
+            labels_of_output(nested, inner, policy) & labels_in(outer, around, policy)
             for inner, outer in equal
             if not tables_of(inner) & outside
         ]
@@ -258,8 +287,9 @@ class _Marker:
             return self._public_value(nested, span)
         _one_column(nested, span)
         self._check_scalar(nested, span)
+        nested = self._without_units(nested)
         if nested.shape is Shape.PER_UNIT and not nested.groups:
-            return perunit.looked_up(self.rows, self.made, nested, [self._outer(o) for _, o in nested.correlated])
+            return perunit.looked_up(self.rows, self.made, nested, {**self.around, **self.made.scope})
         alias = self.rows.name("value")
         inner = [i for i, _ in nested.correlated]
         right = self.rows.derived(nested, alias, inner)
@@ -269,13 +299,12 @@ class _Marker:
         covered = {k.name for k, o in pairs if joins.same_type(k, unwrapped(o), scope)}
         if not any(names <= covered for names in right.unique):
             raise _several_rows(span)
-        self._left_join(right, pairs)
+        left_join(self.made, right, pairs, {**self.around, **self.made.scope})
         return column(alias, item_name(0))
 
     def _check_scalar(self, nested: PrivateBlock, span: Span | None) -> None:
         if not self._is_public(nested):
-            equal = [(inner, self._outer(outer)) for inner, outer in nested.correlated]
-            self._check_meant(nested, equal, span)
+            self._check_meant(nested, nested.correlated, span)
         outside = self._outside()
         trees = [i.tree for i in nested.items] + [t for t in (nested.where, nested.having) if t is not None]
         if any(tables_of(t) & outside for t in trees):
@@ -288,11 +317,10 @@ class _Marker:
         alias = next(iter(right.scope))[0]
         correlated = nested.correlated if isinstance(nested, PrivateBlock) else ()
         keys = [column(alias, item_name(1 + i)) for i in range(len(correlated))]
-        pairs = [(key, self._outer(value)) for key, (_, value) in zip(keys, correlated, strict=True)]
-        joins.check_looked_up(pairs, {**self.around, **self.made.scope, **right.scope}, span)
+        pairs = [(k, self._outer(o)) for k, (_, o) in zip(keys, correlated, strict=True)]
         if correlated and not any(names <= {key.name for key in keys} for names in right.unique):
             raise _several_rows(span)
-        self._left_join(right, pairs)
+        left_join(self.made, right, pairs, {**self.around, **self.made.scope})
         value: exp.Expr = column(alias, item_name(0))
         if correlated and isinstance(nested, PrivateBlock) and _counts(nested):
             value = exp.Coalesce(this=value, expressions=[exp.Literal.number(0)])
@@ -303,13 +331,6 @@ class _Marker:
             reason = "a subquery of groups over units cannot depend on the row outside here"
             raise refusal("DP220", reason, span=span, repair="compare with a count: (SELECT COUNT(*) ...) > 0")
         return public(self.rows.ask(nested, single), self.rows.name("value"))
-
-    def _left_join(self, right: Lowered, pairs: Sequence[tuple[exp.Expr, exp.Expr]]) -> None:
-        conditions = [exp.EQ(this=key, expression=wrapped(outer)) for key, outer in pairs]
-        scope = {**self.around, **self.made.scope, **right.scope}
-        on = lower_scalar(exp.and_(*conditions, copy=False) if conditions else exp.true(), scope)
-        self.made.relation = Join(JoinKind.LEFT, self.made.relation, right.relation, on, unique=True)
-        self.made.scope |= {name: replace(facts, nullable=True) for name, facts in right.scope.items()}
 
     def _outer(self, tree: exp.Expr) -> exp.Expr:
         """What a subquery is correlated on, as an expression of the row outside."""

@@ -45,7 +45,7 @@ def computed(rows: RowLowerer, block: PrivateBlock, made: Lowered) -> list[exp.E
         if block.qualify is not None:
             reason = "QUALIFY chooses by a window, and there is none"
             raise refusal("DP221", reason, span=span_of(block.qualify), repair="use WHERE")
-        return [rows.expression(block, made, tree, "SELECT") for tree in items]
+        return [_shown(rows, block, made, tree) for tree in items]
     alias = rows.name("windows")
     calls: list[WindowCall] = []
     written: list[exp.Expr] = []
@@ -72,7 +72,11 @@ def computed(rows: RowLowerer, block: PrivateBlock, made: Lowered) -> list[exp.E
             **made.narrowed,
             **{n: f for n, f in narrow(before, qualify).items() if before.get(n) is not f},
         }
-    return [rows.expression(block, made, tree, "SELECT") for tree in items]
+    return [_shown(rows, block, made, tree) for tree in items]
+
+
+def _shown(rows: RowLowerer, block: PrivateBlock, made: Lowered, tree: exp.Expr) -> exp.Expr:
+    return tree if rows.is_hidden(block, tree) else rows.expression(block, made, tree, "SELECT")
 
 
 def _call(
