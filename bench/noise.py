@@ -1,4 +1,4 @@
-"""How fast the noise is: dpsql's exact discrete Laplace and OpenDP's, in one run on one machine.
+"""How fast the noise is: dpsql's exact laws, and discrete Laplace beside OpenDP's, in one run on one machine.
 
     python -m bench.noise
 
@@ -14,6 +14,7 @@ from functools import partial
 from time import perf_counter
 
 from dpsql.privacy.mechanisms import DiscreteLaplace
+from dpsql.privacy.normal import rounded_normal
 
 DRAWS = 1_000_000
 THEIR_DRAWS = 50_000
@@ -56,6 +57,12 @@ def main() -> None:
         print(f"  OpenDP takes {theirs / ours:.1f} times as long")
     for n in (1, 10, 100, 10_000):
         print(f"  {n:>6,} draws at once: {seconds(partial(noise.sample, n), repeats=500) * 1e6:8.1f} microseconds")
+    normal = seconds(lambda: rounded_normal(DRAWS, Fraction(SCALE)))
+    print(f"{DRAWS:,} draws of rounded normal noise, sigma 2^20")
+    print(f"  dpsql   {normal:8.2f} s")
+    for n in (1, 10, 100, 10_000):
+        once = seconds(partial(rounded_normal, n, Fraction(SCALE)), repeats=500)
+        print(f"  {n:>6,} draws at once: {once * 1e6:8.1f} microseconds")
 
 
 if __name__ == "__main__":

@@ -39,13 +39,16 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         reach = [min(n for n in (limits.rows, limits.groups, d) if n is not None) for d in release.domains]
         touched = sum(reach)
         for slot in release.slots:
-            l1 = 0
+            l1 = l2_squared = 0
             for keys in reach:  # of each grouping set: a row counts once in every one
                 rows = [n for n in (limits.rows, limits.ball) if n is not None]
                 rows += [keys * limits.per_group] if limits.per_group is not None else []
+                in_one = [n for n in (limits.rows, limits.ball, limits.per_group) if n is not None]
                 l1 += keys if slot.kind is SlotKind.UNITS else min(rows) * slot.weight
+                l2_squared += keys if slot.kind is SlotKind.UNITS else min(rows) * min(in_one) * slot.weight**2
             _require(limits.ball is None or slot.kind is not SlotKind.DISTINCT, "distinct values are limited")
             covered = slot.norms.l1 == l1 > 0 and slot.scale * slot.epsilon == l1
+            covered = covered and slot.norms.l2_squared == l2_squared
             _require(covered and slot.norms.keys == touched, "the noise covers the sensitivity")
             _require(slot.epsilon > 0, "every slot is charged")
         if release.selection is not None:

@@ -137,7 +137,7 @@ def _draft(release: Release, policy: Policy, request: Request, count_keys: Count
     early_rows = most_rows(release.input)
     unpriced = Fraction(1)
     slots = tuple(
-        _with_norms(Slot(kind, argument, grid, outputs, Norms(0, 0, 0), unpriced), limits, domains, early_rows)
+        _with_norms(Slot(kind, argument, grid, outputs, Norms(0, 0, 0, 0), unpriced), limits, domains, early_rows)
         for kind, argument, grid, outputs in cover(release.measures)
     )
     selection = None

@@ -40,11 +40,13 @@ class Norms:
     """Bounds on the change of a slot's vector when one unit is added or removed.
 
     linf: of any one component. l1: of the sum of absolute changes. keys: how many keys the unit can touch (k-hat).
+    l2_squared: of the sum of squared changes, so that it stays an integer.
     """
 
     linf: int
     l1: int
     keys: int
+    l2_squared: int
 
 
 def touched_keys(limits: Limits, keys: int | None) -> int:
@@ -61,6 +63,8 @@ def of_rows(limits: Limits, weight: int, keys: int | None) -> Norms:
 
     The unit's rows count as at most R in all, at most r in one key and so at most k-hat * r over its keys, and within
     the ball as at most B. All of them may fall into one key, so linf is bounded by what one key can hold.
+    Its vector within one key is no longer in L2 than in L1. So with n_k rows in the key k, the squares add up to at
+    most sum (n_k weight)^2 <= max n_k * sum n_k * weight^2: what one key can hold times what all can.
     """
     touched = touched_keys(limits, keys)
     in_all = [n for n in (limits.rows, limits.ball) if n is not None]
@@ -69,7 +73,8 @@ def of_rows(limits: Limits, weight: int, keys: int | None) -> Norms:
         in_all.append(touched * limits.per_group)
     if not in_all:
         raise ValueError("nothing bounds the rows of a unit")
-    return Norms(min(in_one) * weight, min(in_all) * weight, touched)
+    one, all_ = min(in_one), min(in_all)
+    return Norms(one * weight, all_ * weight, touched, one * all_ * weight**2)
 
 
 def of_values(limits: Limits, keys: int | None) -> Norms:
@@ -84,13 +89,18 @@ def of_values(limits: Limits, keys: int | None) -> Norms:
 
 def over_sets(norms: Sequence[Norms]) -> Norms:
     """A release over several grouping sets, from the norms of each. Their groups are different components of one
-    vector, and a row counts once in each set, so what a unit moves adds up; one component is of one set. (R = 3 and
-    CUBE of two columns: four sets, and 12 in L1. In L2 it is the squares that add up.)
+    vector, and a row counts once in each set, so what a unit moves adds up, and in L2 its squares do; one component is
+    of one set. (R = 3 and CUBE of two columns: four sets, 12 in L1 and 6 in L2.)
     """
-    return Norms(max(n.linf for n in norms), sum(n.l1 for n in norms), sum(n.keys for n in norms))
+    return Norms(
+        max(n.linf for n in norms),
+        sum(n.l1 for n in norms),
+        sum(n.keys for n in norms),
+        sum(n.l2_squared for n in norms),
+    )
 
 
 def of_units(limits: Limits, keys: int | None) -> Norms:
     """COUNT(DISTINCT unit): the unit counts once in each key that it touches."""
     touched = touched_keys(limits, keys)
-    return Norms(1, touched, touched)
+    return Norms(1, touched, touched, touched)

@@ -130,7 +130,7 @@ def wrong_outside(make: Make, folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def our_fault(make: Make, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sensitivity, "of_rows", lambda *_: Norms(1, 1, 1))
+    patch.setattr(sensitivity, "of_rows", lambda *_: Norms(1, 1, 1, 1))
     with connect(make()) as connection:
         connection.execute("SELECT COUNT(*) FROM visits")
 

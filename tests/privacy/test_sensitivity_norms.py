@@ -2,8 +2,8 @@
 
 A unit is what it has in each key: for rows, how many; for a sum, a number of rows and a total within their weights; for
 a Bernstein slot, a vector of two parts that sum to M per row. A strategy's steps are applied to it as the SQL applies
-them (integers, rounded towards 0), and the largest L1 and L-infinity norm over all units of a small size are compared
-with what is promised: never more, and for some unit exactly that.
+them (integers, rounded towards 0), and the largest L1, L2 and L-infinity norm over all units of a small size are
+compared with what is promised: never more, and for some unit exactly that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from dpsql.privacy.sensitivity import Limits, Norms, of_rows, of_units, of_values, touched_keys
+from dpsql.privacy.sensitivity import Limits, Norms, of_rows, of_units, of_values, over_sets, touched_keys
 
 KEYS = 3
 MOST = 4  # rows of a unit in a key, before limits
@@ -97,13 +97,14 @@ def parts(limits: Limits, shape: str) -> int:
 def reached(limits: Limits, keys: int | None, shape: str, span: int) -> Norms:
     """The largest norms over all units, and the largest number of keys touched."""
     r = Random(f"{limits} {keys} {shape}")
-    linf = l1 = touched = 0
+    linf = l1 = touched = squares = 0
     for unit in units(limits, keys, span, r):
         parts_of_keys = enforced(limits, unit, shape, span)
         flat = [abs(x) for v in parts_of_keys for x in v]
         linf, l1 = max(linf, *flat), max(l1, sum(flat))
+        squares = max(squares, sum(x * x for x in flat))
         touched = max(touched, sum(any(v) for v in parts_of_keys))
-    return Norms(linf, l1, touched)
+    return Norms(linf, l1, touched, squares)
 
 
 @pytest.mark.parametrize("shape", ["count", "sum", "mean"])
@@ -115,10 +116,13 @@ def test_no_unit_does_worse_and_some_unit_does_as_bad(limits: Limits, keys: int 
     assert found.l1 <= promised.l1
     assert found.linf <= promised.linf
     assert found.keys <= promised.keys
+    assert found.l2_squared <= promised.l2_squared
     # Units of the size that is tried here reach all but what needs more keys or more rows than they have.
     width = KEYS if keys is None else min(KEYS, keys)
     if promised.keys <= width and promised.l1 <= promised.keys * MOST * span * parts(limits, shape):
         assert found.l1 == promised.l1
+        if promised.l1 % promised.linf == 0 and promised.linf <= MOST * span * parts(limits, shape):
+            assert found.l2_squared == promised.l2_squared  # as many keys as full as one can be, and nothing else
     if promised.linf <= MOST * span * parts(limits, shape):
         assert found.linf == promised.linf
     if promised.keys <= width:
@@ -134,7 +138,7 @@ def test_a_unit_counts_once_in_each_key(limits: Limits, keys: int | None) -> Non
     for unit in units(limits, keys, 1, Random(1)):
         held = sum(n > 0 for n, _ in unit)
         most = max(most, held if limits.groups is None else min(held, limits.groups))
-    assert promised == Norms(1, touched_keys(limits, keys), touched_keys(limits, keys))
+    assert promised == Norms(1, *[touched_keys(limits, keys)] * 3)
     assert most <= promised.l1
     assert most == promised.l1 or promised.l1 > width
 
@@ -159,9 +163,19 @@ def test_a_value_comes_or_goes_with_a_row(limits: Limits, keys: int | None) -> N
 
 def test_counter_examples_of_mixed_formulas() -> None:
     """R = 400, g = 8, r = 100: cells alone allow 800 rows, and rows alone let all 400 fall into one key."""
-    assert of_rows(Limits("cells", groups=8, per_group=100), 1, 50) == Norms(100, 800, 8)
-    assert of_rows(Limits("rows", rows=400), 1, 50) == Norms(400, 400, 50)
-    assert of_rows(Limits("rows then cells", rows=400, groups=8, per_group=100), 1, 50) == Norms(100, 400, 8)
+    assert of_rows(Limits("cells", groups=8, per_group=100), 1, 50) == Norms(100, 800, 8, 80_000)
+    assert of_rows(Limits("rows", rows=400), 1, 50) == Norms(400, 400, 50, 160_000)
+    assert of_rows(Limits("rows then cells", rows=400, groups=8, per_group=100), 1, 50) == Norms(100, 400, 8, 40_000)
+
+
+def test_of_grouping_sets_the_squares_add_up() -> None:
+    """R = 3 and CUBE of two columns: a unit's three rows in one group of each of four sets."""
+    cube = over_sets([of_rows(Limits("rows", rows=3), 1, keys) for keys in (1, 4, 4, 16)])
+    assert cube == Norms(3, 12, 1 + 3 + 3 + 3, 36)
+    vector = [3, 3, 3, 3]
+    assert (sum(vector), sum(x * x for x in vector)) == (cube.l1, cube.l2_squared)
+    apart = over_sets([of_units(Limits("cells", groups=2, per_group=1), keys) for keys in (1, None)])
+    assert apart == Norms(1, 3, 3, 3)
 
 
 def test_nothing_is_bounded_by_nothing() -> None:

@@ -79,8 +79,10 @@ def check_moves(plan: ReleasePlan, larger: pa.Table, smaller: pa.Table, alone: p
         moved = difference(big, small)
         l1 = sum(abs(x) for part in moved.values() for x in part)
         linf = max((abs(x) for part in moved.values() for x in part), default=0)
-        if l1 > slot.norms.l1 or linf > slot.norms.linf:
-            raise Violation(f"(ii) {slot.kind} moved by {l1} in L1, {linf} at most; the plan says {slot.norms}")
+        squares = sum(x * x for part in moved.values() for x in part)
+        if l1 > slot.norms.l1 or linf > slot.norms.linf or squares > slot.norms.l2_squared:
+            moves = f"{l1} in L1, the root of {squares} in L2, {linf} at most"
+            raise Violation(f"(ii) {slot.kind} moved by {moves}; the plan says {slot.norms}")
         if len(moved) > slot.norms.keys:
             raise Violation(f"(iii) {slot.kind}: {len(moved)} keys changed; the plan says {slot.norms.keys}")
         own = difference(alone_, {})

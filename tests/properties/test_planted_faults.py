@@ -53,7 +53,7 @@ def drop_the_clamp(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_units_once_in_all(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sensitivity, "of_units", lambda *_: Norms(1, 1, 1))
+    patch.setattr(sensitivity, "of_units", lambda *_: Norms(1, 1, 1, 1))
     patch.setattr("dpsql.session.check", lambda *_: None)  # which finds it first: see below
 
 

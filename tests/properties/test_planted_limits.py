@@ -6,7 +6,7 @@ promised wrongly, and not what the SQL fails to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from dpsql.compile.lower import lower
 from dpsql.compile.trees import aliased, column
 from dpsql.errors import Error
 from dpsql.privacy import sensitivity
-from dpsql.privacy.sensitivity import Limits
+from dpsql.privacy.sensitivity import Limits, Norms
 from tests.properties.asked import Asked, asked
 from tests.properties.checks import PUBLIC, examine, people, rows
 from tests.properties.differences import Violation
@@ -190,8 +190,19 @@ def bring_values_of_all_keys(patch: pytest.MonkeyPatch) -> None:
 
 def promise_one_value(patch: pytest.MonkeyPatch) -> None:
     """Noise for one value of each unit in all."""
-    patch.setattr(sensitivity, "of_values", lambda *_: sensitivity.Norms(1, 1, 1))
+    patch.setattr(sensitivity, "of_values", lambda *_: sensitivity.Norms(1, 1, 1, 1))
     patch.setattr("dpsql.session.check", lambda *_: None)  # which finds it first: see below
+
+
+def measure_one_key_in_l2(patch: pytest.MonkeyPatch) -> None:
+    """In L2, the move of one key alone; the other norms are right."""
+    plain = sensitivity.over_sets
+
+    def over_sets(norms: Sequence[Norms]) -> Norms:
+        right = plain(norms)
+        return replace(right, l2_squared=right.linf**2)
+
+    patch.setattr(sensitivity, "over_sets", over_sets)
 
 
 def count_sets_once(patch: pytest.MonkeyPatch) -> None:
@@ -264,6 +275,8 @@ def leave_the_plan_unchecked(patch: pytest.MonkeyPatch) -> None:
         (bring_all_values, asked(VALUES, "cells", **CELLS), r"\(i+\)"),
         (bring_values_of_all_keys, asked(VALUES, "cells", max_groups_per_unit=1), r"\(i+\)"),
         (promise_one_value, asked(VALUES, "rows", max_rows_per_unit=3), r"\(i+\)"),
+        (measure_one_key_in_l2, asked(COUNT, "cells", **CELLS), r"\(ii\).*in L2"),
+        (measure_one_key_in_l2, asked(CUBE, "rows", max_rows_per_unit=3), r"\(ii\).*in L2"),
         (count_sets_once, asked(CUBE, "rows", max_rows_per_unit=3), r"\(ii\)"),
         (count_sets_once, asked(CUBE, "cells", **CELLS), r"\(ii\)"),
         (count_sets_once, asked(ROLLUP, "rows", max_rows_per_unit=2), r"\(i+\)"),
@@ -304,7 +317,7 @@ def test_the_plan_does_not_pass_with_too_few_keys(tmp_path: Path, monkeypatch: p
 
 def test_the_plan_does_not_pass_with_too_few_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that claims that a unit brings one value, where it may bring one with each row."""
-    monkeypatch.setattr(sensitivity, "of_values", lambda *_: sensitivity.Norms(1, 1, 1))
+    monkeypatch.setattr(sensitivity, "of_values", lambda *_: sensitivity.Norms(1, 1, 1, 1))
     for strategy in ("rows", "cells"):
         with pytest.raises(Error, match="the noise covers"):
             examine(tmp_path / strategy, EVENTS, [asked(VALUES, strategy)], terms=TERMS)
