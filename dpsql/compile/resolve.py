@@ -39,7 +39,7 @@ from dpsql.compile.blocks import (
 )
 from dpsql.compile.names import Names, called_columns
 from dpsql.compile.parse import Parsed, span_of
-from dpsql.compile.trees import default_name, folded, from_items, is_plain_subquery, is_star
+from dpsql.compile.trees import aliased, default_name, folded, from_items, is_plain_subquery, is_star
 from dpsql.errors import Error, nearest, refusal
 from dpsql.policy.model import Policy, Table
 
@@ -155,7 +155,7 @@ class _Resolver:
             return self._private(node, sources, env, ctes, names)
         for item in node.expressions:
             if not isinstance(item, exp.Alias) and item.find(exp.Query) is not None:
-                item.replace(exp.alias_(item.copy(), default_name(item), quoted=True))  # a release will stand in it
+                item.replace(aliased(item.copy(), default_name(item)))  # a release will stand in it
         for visible in names.sources:  # the aliases of private blocks below are not to hide these
             self._used.setdefault(visible, 1)
         written = Names({visible: _as_written(s, visible) for visible, s in names.sources.items()}, outer=outer)
@@ -360,8 +360,8 @@ class _Resolver:
 
     def _reads_rows(self, node: exp.Expr, env: _Environment) -> bool:
         """Whether a FROM item that is neither table nor query names a private table or CTE."""
-        for table in node.find_all(exp.Table):
-            if isinstance(table.this, exp.Identifier):
+        for table in node.walk(prune=lambda n: isinstance(n, exp.Select | exp.SetOperation)):
+            if isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier):
                 cte = env.get(folded(table.name)) if not table.db else None
                 if cte.body is not None if cte is not None else not self._table(table).public:
                     return True

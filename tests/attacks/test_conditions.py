@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlglot import exp
 
-from dpsql.compile.ir import Facts, Filter, Join, JoinKind, Measure, Scalar, Scan, Statistic
+from dpsql.compile.ir import Facts, Filter, Join, JoinKind, Mark, Measure, Scalar, Scan, Statistic
 from dpsql.errors import Error
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.session import Session, open_session
@@ -64,6 +64,7 @@ def test_the_ir_takes_no_other_type() -> None:
     makers: list[Callable[[], object]] = [
         lambda: Filter(scan, text),
         lambda: Join(JoinKind.INNER, scan, scan, text),
+        lambda: Mark(scan, scan, text, "m"),
         lambda: Measure("a1", Statistic.ROWS, text, "COUNT(*)"),
         lambda: Measure("a1", Statistic.UNITS, text, "COUNT(DISTINCT uid)"),
     ]

@@ -129,7 +129,7 @@ def slow(connection: dpsql.Connection, monkeypatch: pytest.MonkeyPatch, started:
     engine = connection._session._engines.private
     run = engine.run
 
-    def minutes(_: str) -> Any:
+    def minutes(*_: object) -> Any:
         started.set()
         return run("SELECT SUM(a.range * b.range) FROM range(10000000) a, range(100000) b")
 
@@ -371,7 +371,7 @@ def test_a_failing_engine_is_one_text_and_freezes_the_account(
     connection = dpsql.connect(clinic.policy, clinic.database)
     request.addfinalizer(connection.close)
 
-    def fail(_: str) -> Any:
+    def fail(*_: object) -> Any:
         raise EngineFailure("Conversion Error: Could not convert string 'name-7' to INT32")
 
     connection.execute("SELECT COUNT(*) FROM visits")

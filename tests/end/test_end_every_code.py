@@ -103,7 +103,7 @@ def other_terms(make: Make, folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def failing(patch: pytest.MonkeyPatch) -> None:
-    def fail(self: DuckDBEngine, sql: str) -> None:
+    def fail(self: DuckDBEngine, *_: object) -> None:
         raise EngineFailure("Could not convert string 'Ann' to INT32")
 
     patch.setattr(DuckDBEngine, "run", fail)

@@ -160,7 +160,7 @@ def test_no_canary_in_any_text(
 
     # Something that nobody foresaw.
     with monkeypatch.context() as patch:
-        patch.setattr(session._engines.private, "run", lambda _: [][918273645:][0])
+        patch.setattr(session._engines.private, "run", lambda *_: [][918273645:][0])
         with pytest.raises(dpsql.InternalError) as fault:
             connection.execute("SELECT COUNT(*) FROM patients WHERE age > 12")
         for text in told(fault.value):
