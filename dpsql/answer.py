@@ -27,7 +27,10 @@ class ColumnReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the statement cost. epsilon and delta are 0 where nothing was charged (public, or a free repeat)."""
+    """What the statement cost. epsilon and delta are 0 where nothing was charged (public, or a free repeat).
+
+    mu_squared: what was charged where charges add up by Gaussian composition, else 0; what remains is then told as an
+    epsilon at the account's delta."""
 
     epsilon: Fraction
     delta: Fraction
@@ -37,6 +40,8 @@ class Receipt:
     releases: tuple[str, ...] = ()
     policy: str = ""
     snapshot: str = ""
+    mu_squared: Fraction = Fraction(0)
+    remaining_mu_squared: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dpsql.compile.plan import PrivatePlan, ReleasePlan, Selection
 from dpsql.compile.relations import publics
 from dpsql.compile.rewrite import Rewritten
 from dpsql.compile.slots import Slot, SlotKind
-from dpsql.privacy.accounting import show_amount
+from dpsql.privacy.accounting import GAUSSIAN, show_amount
 from dpsql.privacy.intervals import count_half_width, sum_half_width, two_laplace_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.privacy.selection import conditioned, threshold
@@ -24,6 +24,9 @@ def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
     if not plan.releases:
         return "public: exact and free\n\n-- on the public tables\n" + _pretty(rewritten.outer)
     lines = [f"price: epsilon {show_amount(plan.epsilon)}, delta {show_amount(plan.delta)}"]
+    if plan.composition == GAUSSIAN:
+        spent = sum((release.mu_squared for release in plan.releases), Fraction(0))
+        lines.append(f"counted as mu^2 {show_amount(spent)}, since charges add up by Gaussian composition")
     if plan.weights:
         shares = ", ".join(f"{column} {show_amount(weight)}" for column, weight in plan.weights.items())
         lines.append(f"shared by weights: {shares}; 1 for what is not named")

@@ -45,6 +45,7 @@ from dpsql.owner import open_account, snapshot_for
 from dpsql.policy.facts import SqlType
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
+from dpsql.privacy.accounting import GAUSSIAN
 from dpsql.reads import Reads
 from dpsql.settings import Settings
 from dpsql.vault.engine import EngineFailure
@@ -78,6 +79,7 @@ class _Paid:
     released: dict[str, Noisy]
     epsilon: Fraction
     delta: Fraction
+    mu_squared: Fraction
     balance: Balance
 
 
@@ -189,9 +191,12 @@ class Session:
                 fingerprints[fingerprint] = name
                 missing[name] = planned, sealed
         if not missing:
-            return _Paid(found, Fraction(0), Fraction(0), self._ledger.balance())
+            return _Paid(found, Fraction(0), Fraction(0), Fraction(0), self._ledger.balance())
         epsilon = sum((planned.epsilon for planned, _ in missing.values()), Fraction(0))
         delta = sum((planned.delta for planned, _ in missing.values()), Fraction(0))
+        mu_squared = Fraction(0)
+        if compiled.plan.composition == GAUSSIAN:
+            mu_squared = sum((planned.mu_squared for planned, _ in missing.values()), mu_squared)
         if self._cancelled:
             raise refusal("DP501", "the statement was interrupted before it was charged")
         charge = Charge(
@@ -201,6 +206,7 @@ class Session:
             fingerprint=" ".join(fingerprints),
             snapshot=snapshot,
             policy=self.policy.digest,
+            mu_squared=mu_squared,
         )
         identity = self._ledger.charge(charge)
         failed, new = "", {}
@@ -224,7 +230,7 @@ class Session:
         if failed:  # out here, where not even __context__ leads to the engine's words
             raise refusal("DP501", f"the statement {failed}; its charge stays")
         balance = self._ledger.finish(identity, new)
-        return _Paid(found, epsilon, delta, balance)
+        return _Paid(found, epsilon, delta, mu_squared, balance)
 
     def _release(self, planned: ReleasePlan, sealed: SealedSql, tables: Mapping[str, pa.Table]) -> Noisy:
         """Run one release; a random choice of keys gets its salt only now, after the charge."""
@@ -293,6 +299,8 @@ class Session:
             releases=tuple(r.release.name for r in compiled.plan.releases),
             policy=self.policy.digest,
             snapshot=self.snapshot.facts.snapshot,
+            mu_squared=paid.mu_squared,
+            remaining_mu_squared=paid.balance.remaining_mu_squared,
         )
 
     # -- everything else ----------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from fractions import Fraction
 from dpsql.compile.limits import STRATEGIES, Request, ceiling, one_row_per_unit
 from dpsql.errors import nearest, refusal
 from dpsql.policy.model import LIMITS, Policy
-from dpsql.privacy.accounting import parse_amount, show_amount
+from dpsql.privacy.accounting import GAUSSIAN, gaussian_budget, parse_amount, show_amount
+from dpsql.privacy.gaussian import mu_squared_of_pure
 
 
 class Settings(Mapping[str, object]):
@@ -30,7 +31,8 @@ class Settings(Mapping[str, object]):
 
     @property
     def request(self) -> Request:
-        """What the next statement asks for. Its delta is the policy's, or the budget's in proportion to epsilon."""
+        """What the next statement asks for. Its delta is the policy's, or as large a part of the budget's as its price
+        is of the budget."""
         epsilon, strategy = self._values["epsilon"], self._values["strategy"]
         assert isinstance(epsilon, Fraction)
         assert strategy is None or isinstance(strategy, str)
@@ -38,6 +40,10 @@ class Settings(Mapping[str, object]):
         delta = budget.per_query_delta
         if delta is None:
             delta = budget.delta * epsilon / budget.epsilon
+            if budget.composition == GAUSSIAN:
+                mu_squared, deltas = gaussian_budget(budget.epsilon, budget.delta)
+                share = mu_squared_of_pure(epsilon) / mu_squared if mu_squared else Fraction(1)
+                delta = deltas * min(share, Fraction(1))
         limits = {name: value for name in LIMITS if isinstance(value := self._values[name], int)}
         weights = self._values["weights"]
         return Request(epsilon, delta, strategy, limits, weights if isinstance(weights, dict) else {})

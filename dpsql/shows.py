@@ -14,7 +14,7 @@ from dpsql.errors import nearest, refusal
 from dpsql.ledger import Balance
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Path, Policy, Table
-from dpsql.privacy.accounting import show_amount
+from dpsql.privacy.accounting import GAUSSIAN, show_amount
 from dpsql.settings import Settings
 
 
@@ -61,6 +61,11 @@ def of_budget(policy: Policy, balance: Balance) -> Answer:
         "spent": [show_amount(balance.spent_epsilon), show_amount(balance.spent_delta)],
         "left": [_left(balance.remaining_epsilon), _left(balance.remaining_delta)],
     }
+    if balance.composition == GAUSSIAN:
+        spent, left = balance.spent_mu_squared, balance.remaining_mu_squared
+        amounts = (policy.budget.account, "mu^2", show_amount(balance.mu_squared), show_amount(spent), _left(left))
+        for column, amount in zip(rows.values(), amounts, strict=True):
+            column.append(amount)
     return Answer(pa.table(rows))
 
 

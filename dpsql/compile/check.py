@@ -57,6 +57,7 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
             _require(chosen.counted in release.slots or chosen.epsilon > 0, "the decision on keys is charged")
         outputs = [m.name for s in release.slots for m in s.outputs]
         _require(sorted(outputs) == sorted(m.name for m in node.measures), "every aggregate has one slot")
+    _require(plan.composition == policy.budget.composition, "charges add up as the policy says")
     if plan.releases:
         _require(plan.epsilon == request.epsilon, "the price is the epsilon that was asked")
         _require(plan.delta in (0, request.delta), "the price is the delta that was asked")

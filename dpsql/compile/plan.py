@@ -14,7 +14,8 @@ from dpsql.compile.slots import SUBGRID, Slot, SlotKind, cover
 from dpsql.errors import Error, refusal
 from dpsql.policy.model import Policy
 from dpsql.privacy import sensitivity
-from dpsql.privacy.accounting import split
+from dpsql.privacy.accounting import BASIC, split
+from dpsql.privacy.gaussian import mu_squared_of_pure
 from dpsql.privacy.sensitivity import Limits, Norms
 
 
@@ -54,6 +55,14 @@ class ReleasePlan:
     def delta(self) -> Fraction:
         return self.selection.delta if self.selection is not None else Fraction(0)
 
+    @property
+    def mu_squared(self) -> Fraction:
+        """Its price under Gaussian composition: each slot and decision is a pure mechanism, but for the delta."""
+        shares = [s.epsilon for s in self.slots]
+        if self.selection is not None and self.selection.epsilon > 0:
+            shares.append(self.selection.epsilon)
+        return sum(map(mu_squared_of_pure, shares), Fraction(0))
+
 
 @dataclass(frozen=True, slots=True)
 class PrivatePlan:
@@ -62,6 +71,7 @@ class PrivatePlan:
     query: Query
     releases: tuple[ReleasePlan, ...]
     weights: Mapping[str, Fraction] = field(default_factory=dict)
+    composition: str = BASIC
 
     @property
     def epsilon(self) -> Fraction:
@@ -94,7 +104,8 @@ def plan(query: Query, policy: Policy, request: Request, count_keys: CountKeys) 
             own = Fraction(0) if counted is not None else next(shares)
             selection = replace(selection, counted=counted, epsilon=own, delta=next(deltas))
         priced.append(replace(draft, slots=slots, selection=selection))
-    return PrivatePlan(replace(query, releases=tuple(d.release for d in priced)), tuple(priced), request.weights)
+    query = replace(query, releases=tuple(d.release for d in priced))
+    return PrivatePlan(query, tuple(priced), request.weights, policy.budget.composition)
 
 
 def _weights(draft: ReleasePlan, request: Request) -> Iterator[Fraction]:

@@ -42,10 +42,11 @@ class Signs:
     dot: str = "·"
     ellipsis: str = "…"
     infinity: str = "∞"
+    mu_squared: str = "μ²"
 
 
 UNICODE = Signs()
-ASCII = Signs("|", "-", "+", "+-", "eps", "delta", ";", "~", "inf")
+ASCII = Signs("|", "-", "+", "+-", "eps", "delta", ";", "~", "inf", "mu^2")
 
 
 def signs_for(stream: TextIO) -> Signs:
@@ -237,7 +238,8 @@ def cost(receipt: Receipt, signs: Signs = UNICODE) -> str:
     if not receipt.epsilon and not receipt.delta:
         return "free"
     text = f"cost {signs.epsilon} = {amount(receipt.epsilon, up=True)}"
-    return text + (f", {signs.delta} = {amount(receipt.delta, up=True)}" if receipt.delta else "")
+    text += f", {signs.delta} = {amount(receipt.delta, up=True)}" if receipt.delta else ""
+    return text + (f", {signs.mu_squared} = {amount(receipt.mu_squared, up=True)}" if receipt.mu_squared else "")
 
 
 def left(epsilon: Fraction, total: Fraction, delta: Fraction, signs: Signs = UNICODE) -> str:
@@ -257,6 +259,12 @@ def balance(account: str, spent: Balance, signs: Signs = UNICODE) -> str:
         lines.append(
             f"{signs.delta}: {amount(spent.spent_delta, up=True)} spent, "
             f"{amount(spent.remaining_delta)} left of {amount(spent.delta)}"
+        )
+    if spent.composition != "basic":
+        lines.append(
+            f"{signs.mu_squared}: {amount(spent.spent_mu_squared, up=True)} spent, "
+            f"{amount(spent.remaining_mu_squared)} left of {amount(spent.mu_squared)}; this adds up, "
+            f"and {signs.epsilon} is what it comes to"
         )
     return "\n".join(lines)
 

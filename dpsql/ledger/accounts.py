@@ -7,8 +7,9 @@ Role: say yes or no to a charge, and remember it. Promises:
   would be an answer that nobody paid for (Haeberlen, Pierce, Narayan 2011).
 - The charges of a purse add up to at most its budget. Read, comparison and write are one transaction that holds
   the file's write lock, whatever threads and processes do, and amounts are Fractions: ten charges of 1/10 are
-  exactly 1. Each charge may be chosen after all earlier answers were seen; that basic composition with this
-  stopping rule stays (epsilon, delta)-DP is Rogers, Roth, Ullman, Vadhan 2016 (privacy filters).
+  exactly 1. Under Gaussian composition it is the mu^2 of charges that add up, to at most that of the account. Each
+  charge may be chosen after all earlier answers were seen: why both stay (epsilon, delta)-DP is proved in
+  `privacy/accounting`.
 - A budget belongs to the data: an account keeps its terms and its sources, and neither a new session, a new
   snapshot, a copied policy nor another name for the account refills it. Only the owner's `open_new` does.
 - Of the data it holds noisy answers alone. It never sees an exact value.
@@ -19,12 +20,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 
-from dpsql.errors import Error, refusal
+from dpsql.errors import refusal
+from dpsql.ledger.balance import Balance, Charge, State, exhausted
 from dpsql.ledger.file import LedgerFile, now, written
+from dpsql.privacy.accounting import BASIC, GAUSSIAN, gaussian_budget
 
 MAX_FAILURES = 3
 """Engine failures after which an account takes no more charges: each one may tell an exact bit about the data."""
@@ -33,31 +35,6 @@ MAX_BITS = 3300
 """Size of numerator and denominator, about 1,000 digits: what keeps the running sum short."""
 
 NEW_ACCOUNT = "`dpsql budget open --new` opens a new account under these terms; the old spending stays on record"
-
-
-@dataclass(frozen=True, slots=True)
-class Balance:
-    """What an account allows, what is spent and what is left; `statements` counts the charges."""
-
-    epsilon: Fraction
-    delta: Fraction
-    spent_epsilon: Fraction
-    spent_delta: Fraction
-    remaining_epsilon: Fraction
-    remaining_delta: Fraction
-    statements: int
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """One statement's price. `statement`: its canonical text. `policy`: the policy's digest."""
-
-    epsilon: Fraction
-    delta: Fraction
-    statement: str
-    fingerprint: str
-    snapshot: str
-    policy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +66,8 @@ def terms(
     gives each analyst a budget of their own; None is one budget for all, which holds even if they pool their answers.
     """
     _check_amounts(epsilon, delta)
+    if composition not in (BASIC, GAUSSIAN) or (composition == GAUSSIAN and delta == 0):
+        raise refusal("DP901", "charges add up by basic composition, or with a delta by Gaussian")
     if analyst == "" or not account or epsilon == 0 or delta >= 1:
         raise refusal("DP901", "an account needs a name, an epsilon above 0 and a delta below 1")
     name, purse, unit, composition = map(_plain, (account, analyst or "", unit, composition))
@@ -134,34 +113,44 @@ class Ledger:
 
     def balance(self) -> Balance:
         with self._file.transaction(write=False) as connection:
-            return self._read(connection)[0]
+            state = self._read(connection)
+        return state.balance
 
     def charge(self, charge: Charge) -> int:
         """Spend, or raise DP401 (not enough left), DP404 (account closed) or DP405 (frozen). Durable on return."""
-        _check_amounts(charge.epsilon, charge.delta)
+        _check_amounts(charge.epsilon, charge.delta, charge.mu_squared)
         if not charge.epsilon and not charge.delta:
             raise refusal("DP901", "a charge of nothing")
+        if (self._terms.composition == GAUSSIAN and charge.epsilon > 0) != (charge.mu_squared > 0):
+            raise refusal("DP901", "a charge that another composition counts")
         with self._file.transaction(write=True) as connection:
-            balance, failures, closed = self._read(connection)
-            if closed or not self._owns_sources(connection):
+            state = self._read(connection)
+            if state.closed or not self._owns_sources(connection):
                 reason = f'the account "{self._terms.name}" was closed or lost a source after this connection opened it'
                 raise refusal("DP404", reason, repair="connect again")
-            if failures >= MAX_FAILURES:
-                reason = f'the account "{self._terms.name}" is frozen after {failures} failures of the engine'
+            if state.failures >= MAX_FAILURES:
+                reason = f'the account "{self._terms.name}" is frozen after {state.failures} failures of the engine'
                 raise refusal("DP405", reason, repair="the data owner can reopen it with `dpsql budget reopen`")
-            spent_epsilon, spent_delta = balance.spent_epsilon + charge.epsilon, balance.spent_delta + charge.delta
-            if spent_epsilon > balance.epsilon or spent_delta > balance.delta:
-                raise _exhausted(charge, balance)
-            _check_size(spent_epsilon, spent_delta)
+            if not state.allows(charge):
+                raise exhausted(charge, state)
+            spent = (
+                state.spent_epsilon + charge.epsilon,
+                state.spent_delta + charge.delta,
+                state.spent_mu_squared + charge.mu_squared,
+            )
+            _check_size(*spent)
             cursor = connection.execute(
-                "INSERT INTO charge (purse, epsilon, delta, statement, fingerprint, snapshot, policy, state, at)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, 'asked', ?)",
-                (self._purse, written(charge.epsilon), written(charge.delta), _plain(charge.statement))
-                + (_plain(charge.fingerprint), _plain(charge.snapshot), _plain(charge.policy), now()),
+                "INSERT INTO charge"
+                " (purse, epsilon, delta, mu_squared, statement, fingerprint, snapshot, policy, state, at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'asked', ?)",
+                (self._purse, *map(written, (charge.epsilon, charge.delta, charge.mu_squared)))
+                + (_plain(charge.statement), _plain(charge.fingerprint), _plain(charge.snapshot))
+                + (_plain(charge.policy), now()),
             )
             connection.execute(
-                "UPDATE purse SET spent_epsilon = ?, spent_delta = ?, statements = statements + 1 WHERE id = ?",
-                (written(spent_epsilon), written(spent_delta), self._purse),
+                "UPDATE purse SET spent_epsilon = ?, spent_delta = ?, spent_mu_squared = ?,"
+                " statements = statements + 1 WHERE id = ?",
+                (*map(written, spent), self._purse),
             )
             identity = cursor.lastrowid
             assert identity is not None
@@ -184,7 +173,8 @@ class Ledger:
                 " ON CONFLICT (purse, snapshot, fingerprint) DO NOTHING",
                 [(_plain(fingerprint), answer, charge_id) for fingerprint, answer in releases.items()],
             )
-            return self._read(connection)[0]
+            state = self._read(connection)
+        return state.balance
 
     def fail(self, charge_id: int) -> None:
         """The engine failed after the charge: counted, never refunded."""
@@ -212,31 +202,32 @@ class Ledger:
                 raise self._file.refused("is damaged")
             if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
                 raise self._file.refused("is damaged: its rows contradict each other")
-            for purse, epsilon, delta, statements in connection.execute(
-                "SELECT id, spent_epsilon, spent_delta, statements FROM purse"
+            for purse, *spent, statements in connection.execute(
+                "SELECT id, spent_epsilon, spent_delta, spent_mu_squared, statements FROM purse"
             ).fetchall():
-                sums, count = [Fraction(0), Fraction(0)], 0
-                for row in connection.execute("SELECT epsilon, delta FROM charge WHERE purse = ?", (purse,)):
+                sums, count = [Fraction(0)] * 3, 0
+                query = "SELECT epsilon, delta, mu_squared FROM charge WHERE purse = ?"
+                for row in connection.execute(query, (purse,)):
                     sums = [total + self._file.exact(amount) for total, amount in zip(sums, row, strict=True)]
                     count += 1
-                if [self._file.exact(epsilon), self._file.exact(delta), statements] != [*sums, count]:
+                if [*map(self._file.exact, spent), statements] != [*sums, count]:
                     raise self._file.refused("is damaged: its charges do not add up to what it says was spent")
 
     def close(self) -> None:
         self._file.close()
 
-    def _read(self, connection: sqlite3.Connection) -> tuple[Balance, int, bool]:
-        """Balance, failures, and whether a newer account has taken this one's place."""
+    def _read(self, connection: sqlite3.Connection) -> State:
+        """What is allowed and spent, and whether a newer account has taken this one's place (`closed`)."""
         row = connection.execute(
-            "SELECT epsilon, delta, spent_epsilon, spent_delta, statements, failures, closed IS NOT NULL"
+            "SELECT composition, epsilon, delta, mu_squared, spent_epsilon, spent_delta, spent_mu_squared,"
+            " statements, failures, closed IS NOT NULL"
             " FROM purse JOIN account ON account.id = purse.account WHERE purse.id = ?",
             (self._purse,),
         ).fetchone()
-        self._file.check_types(row, str, str, str, str, int, int, int)
-        epsilon, delta, spent_epsilon, spent_delta = map(self._file.exact, row[:4])
-        statements, failures, closed = row[4:]
-        left = max(epsilon - spent_epsilon, Fraction(0)), max(delta - spent_delta, Fraction(0))
-        return Balance(epsilon, delta, spent_epsilon, spent_delta, *left, statements), failures, bool(closed)
+        self._file.check_types(row, *[str] * 7, int, int, int)
+        epsilon, delta, mu_squared, spent_epsilon, spent_delta, spent_mu_squared = map(self._file.exact, row[1:7])
+        spent = spent_epsilon, spent_delta, spent_mu_squared
+        return State(row[0], epsilon, delta, mu_squared, *spent, row[7], row[8], bool(row[9]))
 
     def _owns_sources(self, connection: sqlite3.Connection) -> bool:
         query = "SELECT 1 FROM source WHERE path = ? AND account = ?"
@@ -294,10 +285,10 @@ def _open_account(connection: sqlite3.Connection, name: str) -> tuple[int, str, 
 
 def _first_time(connection: sqlite3.Connection, terms: Terms) -> int:
     cursor = connection.execute(
-        "INSERT INTO account (name, unit, composition, per_analyst, epsilon, delta, opened)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO account (name, unit, composition, per_analyst, epsilon, delta, mu_squared, opened)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (terms.name, terms.unit, terms.composition, terms.analyst != "")
-        + (written(terms.epsilon), written(terms.delta), now()),
+        + (written(terms.epsilon), written(terms.delta), written(_mu_squared(terms)), now()),
     )
     account = cursor.lastrowid
     assert account is not None
@@ -321,9 +312,15 @@ def _again(connection: sqlite3.Connection, terms: Terms, found: tuple[int, str, 
         reason = f'the account "{terms.name}" was opened with {"; with ".join(differences)}'
         raise refusal("DP404", reason, repair=NEW_ACCOUNT)
     if epsilon != written(terms.epsilon):
-        connection.execute("UPDATE account SET epsilon = ? WHERE id = ?", (written(terms.epsilon), account))
+        changed = written(terms.epsilon), written(_mu_squared(terms)), account
+        connection.execute("UPDATE account SET epsilon = ?, mu_squared = ? WHERE id = ?", changed)
         _note(connection, account, f"epsilon changed from {epsilon} to {written(terms.epsilon)}")
     return account
+
+
+def _mu_squared(terms: Terms) -> Fraction:
+    """What may be spent under Gaussian composition."""
+    return gaussian_budget(terms.epsilon, terms.delta)[0] if terms.composition == GAUSSIAN else Fraction(0)
 
 
 def _check_sources(connection: sqlite3.Connection, terms: Terms) -> None:
@@ -356,24 +353,3 @@ def _check_size(*amounts: Fraction) -> None:
 def _plain(text: str) -> str:
     """Text that UTF-8 can write: lone surrogates (file names, hostile strings) become escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _exhausted(charge: Charge, balance: Balance) -> Error:
-    asked, left = f"epsilon {_shown(charge.epsilon)}", f"epsilon {_shown(balance.remaining_epsilon)}"
-    if charge.delta:
-        asked += f" and delta {_shown(charge.delta)}"
-        left += f" and delta {_shown(balance.remaining_delta)}"
-    repair = "the data owner can raise epsilon in the policy's [budget]"
-    if charge.epsilon > balance.remaining_epsilon > 0:
-        repair = f"SET epsilon = {_shown(balance.remaining_epsilon).removeprefix('about ')} or less; or {repair}"
-    elif charge.epsilon <= balance.remaining_epsilon:
-        repair = "ask for what needs no delta: groups whose keys are public"
-    return refusal("DP401", f"the statement asks for {asked}; what is left is {left}", repair=repair)
-
-
-def _shown(amount: Fraction) -> str:
-    """At most 9 digits, rounded down, so that what is shown as left is there."""
-    context = Context(prec=9, rounding="ROUND_DOWN")
-    value = context.divide(Decimal(amount.numerator), Decimal(amount.denominator)).normalize()
-    text = f"{value:f}" if -7 < value.adjusted() < 9 else str(value)
-    return text if Fraction(value) == amount else f"about {text}"

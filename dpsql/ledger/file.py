@@ -33,34 +33,39 @@ BUSY_SECONDS = 10.0
 NAP_SECONDS = 0.005
 
 APPLICATION_ID = 0x64707371  # "dpsq"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # An account row is one set of terms; `closed` rows are those that a newer one under the same name replaced.
 # A purse is what one analyst has spent of an account (analyst '' = all of them together, the default).
 # Amounts are exact: texts 'p/q'. Times are for people to read; nothing is decided by them.
 # Charges are final: triggers keep their amounts, and the only way out of 'asked' is 'answered' or 'failed'.
+# mu_squared: what adds up under Gaussian composition; 0 in accounts of basic composition.
+_FINAL = """CREATE TRIGGER charge_is_final BEFORE UPDATE ON charge
+    WHEN old.state <> 'asked' OR new.id <> old.id OR new.purse <> old.purse
+        OR new.epsilon <> old.epsilon OR new.delta <> old.delta OR new.mu_squared <> old.mu_squared
+    BEGIN SELECT RAISE(ABORT, 'a charge is final'); END;"""
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE account (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, unit TEXT NOT NULL, composition TEXT NOT NULL,
-    per_analyst INTEGER NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL, opened INTEGER NOT NULL, closed INTEGER);
+    per_analyst INTEGER NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL, opened INTEGER NOT NULL, closed INTEGER,
+    mu_squared TEXT NOT NULL DEFAULT '0/1');
 CREATE UNIQUE INDEX account_open ON account (name) WHERE closed IS NULL;
 CREATE TABLE purse (
     id INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL REFERENCES account, analyst TEXT NOT NULL,
     spent_epsilon TEXT NOT NULL, spent_delta TEXT NOT NULL, statements INTEGER NOT NULL, failures INTEGER NOT NULL,
+    spent_mu_squared TEXT NOT NULL DEFAULT '0/1',
     UNIQUE (account, analyst));
 CREATE TABLE source (path TEXT PRIMARY KEY, account INTEGER NOT NULL REFERENCES account);
 CREATE TABLE charge (
     id INTEGER PRIMARY KEY AUTOINCREMENT, purse INTEGER NOT NULL REFERENCES purse, epsilon TEXT NOT NULL,
     delta TEXT NOT NULL, statement TEXT NOT NULL, fingerprint TEXT NOT NULL, snapshot TEXT NOT NULL,
-    policy TEXT NOT NULL, state TEXT NOT NULL CHECK (state IN ('asked', 'answered', 'failed')), at INTEGER NOT NULL);
+    policy TEXT NOT NULL, state TEXT NOT NULL CHECK (state IN ('asked', 'answered', 'failed')), at INTEGER NOT NULL,
+    mu_squared TEXT NOT NULL DEFAULT '0/1');
 CREATE INDEX charge_purse ON charge (purse);
 CREATE TRIGGER charge_stays BEFORE DELETE ON charge BEGIN SELECT RAISE(ABORT, 'a charge is final'); END;
-CREATE TRIGGER charge_is_final BEFORE UPDATE ON charge
-    WHEN old.state <> 'asked' OR new.id <> old.id OR new.purse <> old.purse
-        OR new.epsilon <> old.epsilon OR new.delta <> old.delta
-    BEGIN SELECT RAISE(ABORT, 'a charge is final'); END;
+{_FINAL}
 CREATE TABLE release (
     id INTEGER PRIMARY KEY AUTOINCREMENT, purse INTEGER NOT NULL REFERENCES purse, snapshot TEXT NOT NULL,
     fingerprint TEXT NOT NULL, charge INTEGER NOT NULL REFERENCES charge, answer BLOB NOT NULL);
@@ -69,6 +74,16 @@ CREATE TABLE event (
     id INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL REFERENCES account, what TEXT NOT NULL,
     at INTEGER NOT NULL);
 """
+
+# From version 1, which knew basic composition alone.
+_UPGRADE = (
+    "ALTER TABLE account ADD COLUMN mu_squared TEXT NOT NULL DEFAULT '0/1'",
+    "ALTER TABLE purse ADD COLUMN spent_mu_squared TEXT NOT NULL DEFAULT '0/1'",
+    "ALTER TABLE charge ADD COLUMN mu_squared TEXT NOT NULL DEFAULT '0/1'",
+    "DROP TRIGGER charge_is_final",
+    _FINAL,
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
 
 # SQLite's primary result codes, in words. Its own texts are never shown.
 _REASONS = {
@@ -222,12 +237,27 @@ class LedgerFile:
         if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
             raise self.refused("is the database of another program")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version != SCHEMA_VERSION:
+        if version not in (1, SCHEMA_VERSION):
             raise self.refused("was written by another version of dpsql", "use the newest dpsql for this ledger")
         for pragma in ("trusted_schema = OFF", "foreign_keys = ON", "fullfsync = ON", "synchronous = FULL"):
             connection.execute(f"PRAGMA {pragma}")
         if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
             raise self.refused("lies where SQLite cannot share it safely", "keep it on a local disk")
+        if version != SCHEMA_VERSION:
+            self._upgrade(connection)
+
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
+        """Bring a file of version 1 up to date, in one transaction; another process may have been first."""
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if connection.execute("PRAGMA user_version").fetchone() == (1,):
+                for statement in _UPGRADE:
+                    connection.execute(statement)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
 
     def _make(self) -> None:
         """Make the file where none is: complete under another name first, so that a crash leaves all of it or none."""

@@ -137,7 +137,9 @@ def _budget(root: Section, problems: Problems, file: FilePath) -> Budget:
     if query_delta is not None and query_delta > (delta or nothing) and not problems.at((*section.place, "delta")):
         section.wrong("per_query_delta", "is more than delta", "write at most delta, or leave it out")
     fewest = section.read("min_units_per_group", readers.rows)
-    composition = section.read("composition", readers.one_of("basic"))
+    composition = section.read("composition", readers.one_of("basic", "gaussian"))
+    if composition == "gaussian" and not delta and not problems.at((*section.place, "delta")):
+        section.wrong("composition", "needs a delta above 0", 'write for example delta = "1e-6", or "basic"')
     section.read("renew", readers.one_of("never"))
     section.read("per_analyst", readers.one_of(False))
     amounts = (epsilon or nothing, delta or nothing, query or nothing, most or nothing)

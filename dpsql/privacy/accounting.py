@@ -1,4 +1,4 @@
-"""What releases cost together: basic composition, in Fractions from end to end, and amounts as people write them.
+"""What releases cost together: basic and Gaussian composition, in Fractions, and amounts as people write them.
 
 Promise: no float, no rounding: ten queries of 0.1 spend a budget of 1 exactly. Reading an amount accepts only what it
 can keep exactly and refuses the rest; showing one never shows less than it is.
@@ -20,6 +20,27 @@ Charges are chosen from public knowledge only (the text, the policy, earlier ans
 tells nothing more. (Dwork, Kenthapadi, McSherry, Mironov, Naor, Our data, ourselves, 2006, for the sums; Rogers, Roth,
 Ullman, Vadhan, Privacy odometers and filters, 2016, for mechanisms and amounts chosen on the way.)
 The same argument serves within one statement: its slots are mechanisms of epsilon_i each, which sum to its epsilon.
+
+Gaussian composition. A charge is (m, d): the mechanism is mu-GDP with mu^2 = m (see `gaussian`) but for a chance of d;
+it is run if m and d are within what remains, and both are subtracted. Exactly, "mu-GDP but for d" says of the laws A
+and A' on every two neighbours that A = (1-d) B + d R and A' = (1-d) B' + d R' for some laws, with (B, B') mu-GDP. An
+(e, d)-DP mechanism is so for mu^2 = mu_squared_of_pure(e): with B and B' that are e-DP (Kairouz, Oh, Viswanath, The
+composition theorem for differential privacy, 2015, theorem 3.1 and its proof; Murtagh, Vadhan 2016, lemma 3.2), and
+every e-DP pair is mu-GDP. Claim: all that the analyst sees, with (m, d) remaining, is sqrt(m)-GDP but for d. Induction
+on the number of answers still to come. None: nothing depends on anything private. Else let Y be the first answer,
+charged (m1, d1), and Z the rest. Given Y = y, Z is an interaction with fewer answers and the remainder (m2, d2) = (m -
+m1, d - d1), whatever y is: by induction its laws are (1-d2) B_y + d2 R_y and the like, with (B_y, B'_y) sqrt(m2)-GDP
+for every y. So the law of (Y, Z) is, with weight (1-d1)(1-d2) >= 1 - d, that of Y from B and then Z from B_Y, and the
+same of the neighbour. These two are sqrt(m1)-GDP, then sqrt(m2)-GDP for every value of the first: together they are
+sqrt(m1 + m2)-GDP (Dong, Roth, Su, Gaussian differential privacy, theorem 3.2 and corollary 3.3, for mechanisms that may
+depend on earlier outputs; what an output must not decide is m2, and it does not). That is the claim. It follows, for
+every event,
+
+    A[S] <= (1-d) B[S] + d <= (1-d) (e^epsilon B'[S] + delta_mu(epsilon)) + d
+                           <= e^epsilon A'[S] + delta_mu(epsilon) + d.
+
+An account of (epsilon, delta) opens with the largest m for which delta_mu(epsilon) is at most delta/2, and with d =
+delta/2. (Filters of this kind: Feldman, Zrnic 2021; Koskela, Tobaben, Honkela 2023; Smith, Thakurta 2022.)
 """
 
 from __future__ import annotations
@@ -31,6 +52,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from dpsql.errors import Error, refusal
+from dpsql.privacy.gaussian import mu_squared_for
 
 MOST = Fraction(10**6)
 """Above this an epsilon promises nothing: it is a slip of the pen, or an attempt."""
@@ -40,6 +62,15 @@ DIGITS = 30
 
 _SHOWN = 6  # significant digits of an amount that is no finite decimal
 _DECIMAL = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
+
+
+BASIC, GAUSSIAN = "basic", "gaussian"
+"""How the charges of an account add up."""
+
+
+def gaussian_budget(epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
+    """What an account of (epsilon, delta) may spend under Gaussian composition: mu^2, and chances of failure."""
+    return mu_squared_for(epsilon, delta / 2), delta / 2
 
 
 def split(epsilon: Fraction, weights: Sequence[Fraction | int]) -> tuple[Fraction, ...]:

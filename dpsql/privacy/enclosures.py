@@ -1,8 +1,8 @@
 """Proved bounds on exp and the normal distribution function: what every Gaussian promise is computed with.
 
 An `Enclosure` is a pair of decimals between which a real number lies. +, -, * and / round the lower end down and the
-upper end up, as `decimal` does exactly; its exp and square root are correctly rounded to nearest, so one step outwards
-in the last place contains them. No end is ever infinite: arguments are finite, and exponents the widest.
+upper end up, as `decimal` does exactly; its exp, ln and square root are correctly rounded to nearest, so one step
+outwards in the last place contains them. No end is ever infinite: arguments are finite, and exponents the widest.
 """
 
 from __future__ import annotations
@@ -70,6 +70,11 @@ class Enclosure:
         down, up = self.arithmetic.down, self.arithmetic.up
         low, high = down.next_minus(down.exp(self.low)), up.next_plus(up.exp(self.high))
         return Enclosure(max(low, Decimal(0)), high, self.arithmetic)
+
+    def ln(self) -> Enclosure:
+        """Of a number known to lie above 0."""
+        down, up = self.arithmetic.down, self.arithmetic.up
+        return Enclosure(down.next_minus(down.ln(self.low)), up.next_plus(up.ln(self.high)), self.arithmetic)
 
     def sqrt(self) -> Enclosure:
         """Of a number known to lie above 0."""

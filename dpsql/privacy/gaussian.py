@@ -25,7 +25,7 @@ from functools import lru_cache
 from dpsql.privacy.enclosures import Arithmetic, Enclosure, upper_tail
 
 GRID = 10**30
-"""Amounts of mu^2 are whole parts of this one: what is spent rounded up, what may be spent rounded down."""
+"""Amounts of mu^2 are whole parts of this one and have ten digits: what is spent rounded up, what may be spent down."""
 
 _CLOSE = 34  # bits to which a bound is found
 _DIGITS = (40, 80, 160, 320)  # tried in turn; what the last cannot decide is decided on the safe side
@@ -68,13 +68,22 @@ def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=1024)
-def epsilon_for(mu_squared: Fraction, delta: Fraction) -> Fraction:
-    """The least epsilon (to ten digits, and never below it) for which mu-GDP is (epsilon, delta)-DP."""
+def epsilon_of(mu_squared: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
+    """Bounds on the least epsilon for which mu-GDP is (epsilon, delta)-DP; it is for the upper one."""
     if not 0 < delta < 1 or mu_squared < 0:
         raise ValueError("delta lies between 0 and 1, mu^2 is 0 or more")
     if mu_squared == 0 or is_private(mu_squared, Fraction(0), delta):
-        return Fraction(0)
-    return _bracket(lambda epsilon: not is_private(mu_squared, epsilon, delta))[1]
+        return Fraction(0), Fraction(0)
+    return _bracket(lambda epsilon: not is_private(mu_squared, epsilon, delta))
+
+
+def largest_pure(mu_squared: Fraction) -> Fraction:
+    """The largest epsilon (to nine digits, and never above it) at which an epsilon-DP mechanism costs at most
+    mu_squared: P[Z > mu/2] (1 + e^epsilon) = 1, solved for epsilon."""
+    arithmetic = Arithmetic(40)
+    tail = upper_tail(arithmetic.of(mu_squared).sqrt() / arithmetic.of(2))
+    epsilon = ((arithmetic.of(1) - tail) / tail).ln().low
+    return Fraction(epsilon) * (1 - Fraction(1, 10**9))
 
 
 def is_private(mu_squared: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
@@ -126,8 +135,16 @@ def _bracket(small: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
 
 
 def _floor(amount: Fraction) -> Fraction:
-    return Fraction(math.floor(amount * GRID), GRID)
+    unit = _unit(amount)
+    return math.floor(amount / unit) * unit
 
 
 def _ceil(amount: Fraction) -> Fraction:
-    return Fraction(math.ceil(amount * GRID), GRID)
+    unit = _unit(amount)
+    return math.ceil(amount / unit) * unit
+
+
+def _unit(amount: Fraction) -> Fraction:
+    """What an amount is a whole number of: about the tenth of its digits, at least one part of GRID."""
+    place = math.floor(math.log10(amount)) - 9 if amount > _TINY else -30
+    return Fraction(10) ** max(place, -30)

@@ -14,7 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpsql.errors import ProgrammingError
-from dpsql.privacy.accounting import DIGITS, LEAST, MOST, parse_amount, show_amount, split
+from dpsql.privacy.accounting import DIGITS, LEAST, MOST, gaussian_budget, parse_amount, show_amount, split
+from dpsql.privacy.gaussian import delta_of, epsilon_of, is_private, mu_squared_of_pure
 
 amounts = st.builds(
     lambda digits, place: Fraction(digits) * Fraction(10) ** place,
@@ -202,3 +203,90 @@ def test_an_adaptive_analyst_learns_no_more_than_the_budget() -> None:
     assert sum(zero) == pytest.approx(1)
     worst = max(max(a / b, b / a) for a, b in zip(zero, one, strict=True))
     assert worst == pytest.approx(math.exp(2))
+
+
+# -- Gaussian composition
+
+
+def views(budget: Fraction, first: Fraction, epsilons: list[Fraction], flips: int) -> list[float]:
+    """As `joint`, where answers are charged the mu^2 of their epsilon and one is refused that no longer fits."""
+    found: list[float] = []
+
+    def ask(remaining: Fraction, last: int, chance: float) -> None:
+        epsilon = first if last < 0 else epsilons[-last]
+        if mu_squared_of_pure(epsilon) > remaining:
+            found.append(chance)
+            return
+        truth = 1 / (1 + math.exp(-epsilon))
+        for answer in (0, 1):
+            share = truth if answer == flips else 1 - truth
+            ask(remaining - mu_squared_of_pure(epsilon), answer, chance * share)
+
+    ask(budget, -1, 1.0)
+    return found
+
+
+@pytest.mark.parametrize("epsilons", [["1/2", "1/2"], ["1/2", "1/4"], ["1/5", "1"]])
+def test_an_adaptive_analyst_learns_no_more_than_mu(epsilons: list[str]) -> None:
+    """The induction, computed: the amounts are chosen by the answers, and delta at every epsilon is within that of the
+    budget's mu. At half the budget it is not, so the check would see a wrong sum."""
+    budget = Fraction(3)
+    zero, one = (views(budget, Fraction(1, 2), [Fraction(e) for e in epsilons], bit) for bit in (0, 1))
+    assert sum(zero) == pytest.approx(1)
+
+    def exceeds(mu_squared: Fraction) -> bool:
+        spent = [
+            (
+                sum(max(a - math.exp(e) * b, 0.0) for a, b in zip(zero, one, strict=True)),
+                Fraction(e).limit_denominator(9),
+            )
+            for e in (0, 0.5, 1, 1.5, 2, 3)
+        ]
+        return any(found > float(delta_of(mu_squared, e).high) + 1e-12 for found, e in spent)
+
+    assert not exceeds(budget)
+    assert exceeds(budget / 4)
+
+
+def test_a_budget_is_split_between_mu_and_chances() -> None:
+    mu_squared, deltas = gaussian_budget(Fraction(3), Fraction(1, 10**6))
+    assert deltas == Fraction(1, 2 * 10**6)
+    assert is_private(mu_squared, Fraction(3), Fraction(1, 10**6) - deltas)
+
+
+OPTIMISTIC = [  # releases, epsilon of each, and what dp-accounting 0.6.0 says of them at least, at delta = 5e-7
+    (1, "1", "0.999999"),
+    (10, "0.2", "2.96463"),
+    (100, "0.05", "2.52667"),
+    (1000, "0.01", "1.51674"),
+]
+
+
+@pytest.mark.parametrize(("releases", "epsilon", "least"), OPTIMISTIC)
+def test_never_below_the_optimistic_estimate_of_another_accountant(releases: int, epsilon: str, least: str) -> None:
+    """A third each of discrete Laplace of sensitivity 4, of Gaussian noise of the same price, and of randomised
+    response. (Privacy buckets of width 1e-4, pessimistic_estimate=False.) Nor much above it, for many."""
+    total = releases * mu_squared_of_pure(Fraction(epsilon))
+    _, found = epsilon_of(total, Fraction(1, 2 * 10**6))
+    assert found >= Fraction(least)
+    assert releases == 1 or found < Fraction(least) * Fraction(4, 3)
+
+
+def test_the_other_accountant_says_so() -> None:
+    """The table above, computed anew where the package is installed."""
+    laws = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    width = {"value_discretization_interval": 1e-4, "pessimistic_estimate": False}
+    for releases, epsilon, least in OPTIMISTIC:
+        e, sigma = float(epsilon), 1 / math.sqrt(mu_squared_of_pure(Fraction(epsilon)))
+        each = [
+            laws.from_discrete_laplace_mechanism(e / 4, sensitivity=4, **width),
+            laws.from_gaussian_mechanism(sigma, **width),
+            laws.from_randomized_response(2 / (1 + math.exp(e)), 2, **width),
+        ]
+        total = None
+        for i, law in enumerate(each):
+            count = releases // 3 + (i < releases % 3)
+            if count:
+                part = law.self_compose(count)
+                total = part if total is None else total.compose(part)
+        assert total.get_epsilon_for_delta(5e-7) == pytest.approx(float(least), rel=1e-4)

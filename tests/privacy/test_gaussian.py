@@ -20,8 +20,9 @@ from dpsql.privacy.enclosures import Arithmetic, Enclosure, upper_tail
 from dpsql.privacy.gaussian import (
     analytic_sigma,
     delta_of,
-    epsilon_for,
+    epsilon_of,
     is_private,
+    largest_pure,
     mu_squared_for,
     mu_squared_of_pure,
     sigma_for,
@@ -127,12 +128,21 @@ def test_mu_of_pure_epsilon(epsilon: str, least: str) -> None:
     assert exact * (1 - Fraction(1, 10**18)) <= found <= exact * (1 + CLOSE) + slack
 
 
+@pytest.mark.parametrize(("epsilon", "least"), PURE)
+def test_the_largest_epsilon_that_a_mu_pays_for(epsilon: str, least: str) -> None:
+    exact, found = Fraction(epsilon), largest_pure(Fraction(least))
+    assert exact * (1 - 2 * CLOSE) <= found < exact
+    assert mu_squared_of_pure(found) <= Fraction(least) + Fraction(1, 10**30)
+
+
 @pytest.mark.parametrize(("epsilon", "delta", "largest"), MU_SQUARED)
 def test_epsilon_of_mu_and_delta(epsilon: str, delta: str, largest: str) -> None:
     e, d, m = Fraction(epsilon), Fraction(delta), Fraction(largest)
-    found = epsilon_for(m, d)
+    low, found = epsilon_of(m, d)
     assert e * (1 - CLOSE) <= found <= e * (1 + CLOSE)
     assert is_private(m, found, d)
+    assert low < found <= low * (1 + CLOSE)
+    assert not is_private(m, low, d)
 
 
 @settings(deadline=None, max_examples=12)
@@ -140,13 +150,13 @@ def test_epsilon_of_mu_and_delta(epsilon: str, delta: str, largest: str) -> None
 def test_there_and_back_never_gains(epsilon: Fraction, digits: int) -> None:
     delta = Fraction(1, 10**digits)
     mu_squared = mu_squared_for(epsilon, delta)
-    assert epsilon * (1 - CLOSE * 1000) <= epsilon_for(mu_squared, delta) <= epsilon * (1 + CLOSE)
+    assert epsilon * (1 - CLOSE * 1000) <= epsilon_of(mu_squared, delta)[1] <= epsilon * (1 + CLOSE)
     assert mu_squared <= mu_squared_of_pure(epsilon) + 2 * delta
 
 
 def test_less_than_delta_at_no_epsilon_costs_none() -> None:
-    assert epsilon_for(Fraction(0), Fraction(1, 10)) == 0
-    assert epsilon_for(Fraction(1, 10**20), Fraction(1, 10)) == 0
+    assert epsilon_of(Fraction(0), Fraction(1, 10)) == (0, 0)
+    assert epsilon_of(Fraction(1, 10**20), Fraction(1, 10)) == (0, 0)
 
 
 def test_extremes_end_on_the_safe_side() -> None:
@@ -165,7 +175,7 @@ def test_impossible_amounts(bad: tuple[Fraction, Fraction]) -> None:
     with pytest.raises(ValueError, match="delta lies"):
         mu_squared_for(*bad)
     with pytest.raises(ValueError, match="delta lies"):
-        epsilon_for(*bad)
+        epsilon_of(*bad)
     with pytest.raises(ValueError, match="epsilon"):
         mu_squared_of_pure(min(bad[0], Fraction(0)))
 
