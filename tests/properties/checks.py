@@ -8,7 +8,7 @@ circumstances.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -18,8 +18,9 @@ import pyarrow as pa
 import pytest
 
 from dpsql.compile import rewrite, steps
+from dpsql.compile.ir import Join, Scan
 from dpsql.compile.plan import ReleasePlan, Selection
-from dpsql.compile.relations import scans, select_from, unit
+from dpsql.compile.relations import is_private, scans, select_from, unit
 from dpsql.compile.slots import Slot, SlotKind
 from dpsql.compile.trees import aliased
 from dpsql.explain import explain
@@ -256,17 +257,25 @@ def possible(r: Random, sql: str, side: Side) -> Asked:
     return one
 
 
-def explore(folder: Path, seed: int, statements: int, neighbours: int, patch: pytest.MonkeyPatch) -> Counter[str]:
+def explore(
+    folder: Path,
+    seed: int,
+    statements: int,
+    neighbours: int,
+    patch: pytest.MonkeyPatch,
+    writer: type[Grammar] = Grammar,
+) -> Counter[str]:
     """One world: units leave one by one. Returns how many neighbours there were, and how many statements of each
-    strategy and with private keys were answered on them."""
+    strategy, kind of relation and with private keys were answered on them."""
     r = Random(seed)
     public = worlds.random_public(r)
     database: Database = worlds.random_rows(r)
     terms = Terms(private_keys=r.random() < 0.5, limits=r.random() < 0.7)
-    grammar = Grammar(r, private_keys=terms.private_keys)
+    grammar = writer(r, private_keys=terms.private_keys)
     texts = list(dict.fromkeys(grammar.statement() for _ in range(statements)))
     seen: Counter[str] = Counter()
-    with Bench(World(folder, public, terms)) as bench:
+    with patch.context() as cuts, Bench(World(folder, public, terms)) as bench:
+        cut_scans(cuts, worst_case=r.choice([20, 2, 1]), most_rows=r.choice([10**7, 40]))
         larger = bench.side(database)
         asks = [possible(r, sql, larger) for sql in texts]
         answered = [one for one in asks if isinstance(larger.outcome(one), Ready)]
@@ -296,15 +305,38 @@ def explore(folder: Path, seed: int, statements: int, neighbours: int, patch: py
     return seen
 
 
-def features(ready: Ready | str) -> list[str]:
+def cut_scans(patch: pytest.MonkeyPatch, worst_case: int, most_rows: int) -> None:
+    """Limits on scans that bite on tables of a few rows."""
+    for module in ("limits", "bounds"):
+        patch.setattr(f"dpsql.compile.{module}.WORST_CASE", worst_case)
+        patch.setattr(f"dpsql.compile.{module}.MOST_ROWS", most_rows)
+    patch.setattr("dpsql.compile.rows.MOST_ROWS", most_rows)
+
+
+def features(ready: Ready | str) -> set[str]:
     """What a statement is an example of."""
     assert isinstance(ready, Ready)
-    plans = ready.plans
-    found = {
-        f for p in plans for f in (p.limits.strategy, "private keys" if p.selection is not None else "public keys")
-    }
-    found |= {s.kind.value for p in plans for s in p.slots} | {"grouping sets" for p in plans if p.release.sets}
-    return ["answered", *found, *(["salted"] if any(rewrite.is_salted(p) for p in plans) else [])]
+    found = {"answered"}
+    for plan in ready.plans:
+        found |= {plan.limits.strategy, "private keys" if plan.selection is not None else "public keys"}
+        found |= {s.kind.value for s in plan.slots} | {"grouping sets" for _ in plan.release.sets}
+        found |= {"salted" for _ in range(rewrite.is_salted(plan))} | {"reads results" for _ in ready.read(plan)}
+        found |= set(shapes(plan.release.input))
+    return found
+
+
+def shapes(relation: object) -> Iterator[str]:
+    """The kinds of nodes of a relation."""
+    if isinstance(relation, Join):
+        yield f"{relation.kind.value} join of {'private' if is_private(relation.right) else 'public'}"
+    yield type(relation).__name__
+    if isinstance(relation, Scan) and relation.limit is not None and relation.limit < 3:
+        yield "cut scan"
+    for name in ("input", "left", "right"):
+        if hasattr(relation, name):
+            yield from shapes(getattr(relation, name))
+    for part in getattr(relation, "inputs", ()):
+        yield from shapes(part)
 
 
 # ---- databases and statements that show what a fault spoils

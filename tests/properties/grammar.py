@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 BOUNDED = ("age", "cost", "x", "n", "amount", "wide", "huge", "total", "pieces", "worth", "level", "price", "tax")
-_COLUMNS = {
+COLUMNS = {
     "people": {"num": ["age", "cost", "raw"], "str": ["name", "region", "sex"], "date": ["born"], "bool": ["smoker"]},
     "events": {
         "num": ["x", "n", "amount", "wide", "huge", "tally", "grade"],
@@ -29,7 +29,7 @@ _COLUMNS = {
     "zones": {"str": ["land"]},
     "prices": {"id": ["item"]},
 }
-_KEYS = {
+KEYS = {
     "people": ["region", "sex"],
     "events": ["kind", "grade", "n", "item"],
     "orders": ["status"],
@@ -42,7 +42,7 @@ _KEYS = {
     "zones": ["land", "zone"],
     "prices": ["item"],
 }
-_VALUED = ("sex", "kind", "grade", "n", "status", "pieces", "shop", "place")
+VALUED = ("sex", "kind", "grade", "n", "status", "pieces", "shop", "place")
 _UNITS = {"people": "uid", "events": "uid", "orders": "uid", "baskets": "hid"}
 
 # (text of FROM with the driving table first, aliases and their tables)
@@ -178,9 +178,9 @@ class Grammar:
             text += self._public(aliases, conditions, holder, "item", "items", "i")
         scope = Scope()
         for alias, table in aliases.items():
-            for kind, names in _COLUMNS[table].items():
+            for kind, names in COLUMNS[table].items():
                 scope.columns.setdefault(kind, []).extend(f"{alias}.{name}" for name in names)
-            scope.keys += [f"{alias}.{name}" for name in _KEYS[table]]
+            scope.keys += [f"{alias}.{name}" for name in KEYS[table]]
         units = [f"{a}.{_UNITS[t]}" for a, t in aliases.items() if t in _UNITS]
         scope.unit = self.r.choice(units) if units else ""
         return text, scope, conditions
@@ -204,7 +204,7 @@ class Grammar:
         items: list[str] = []
         for position, key in enumerate(self.r.sample(scope.keys, min(2, len(scope.keys)))):
             items.append(f"{key} AS c{position}")
-            if key.split(".")[1] in _VALUED or self.maybe(0.1):
+            if key.split(".")[1] in VALUED or self.maybe(0.1):
                 inner.keys.append(f"t.c{position}")
         for kind, write in (("num", self.bounded), ("str", self.string), ("bool", self.boolean)):
             items.append(f"{write(scope, 1)} AS {kind}_")
@@ -271,9 +271,12 @@ class Grammar:
     def any(self, scope: Scope, depth: int) -> str:
         return self.one(*(lambda w=w: w(scope, depth) for w in (self.number, self.string, self.boolean, self.date)))
 
+    def is_bounded(self, column: str) -> bool:
+        return column.split(".")[1] in BOUNDED
+
     def bounded(self, scope: Scope, depth: int) -> str:
         """A number with bounds, by its columns or by what is written around it."""
-        known = [c for c in scope.columns.get("num", []) if c.split(".")[1] in BOUNDED]
+        known = [c for c in scope.columns.get("num", []) if self.is_bounded(c)]
         choices: list[Callable[[], str]] = [
             lambda: f"LEAST(GREATEST({self.number(scope, depth)}, -5), 20)",
             lambda: f"CASE WHEN {self.boolean(scope, 1)} THEN 1 ELSE 0 END",

@@ -55,7 +55,16 @@ class Terms:
 
 _INF, _NAN = "'inf'::DOUBLE", "'nan'::DOUBLE"
 _DOUBLES = [_INF, "'-inf'::DOUBLE", _NAN, "1e308", "-1e308", "-0.0", "0.0", "4.9e-324", "2.2e-308", "NULL"]
-_INTEGERS = ["NULL", "0", "1", "-1", "9223372036854775807", "(-9223372036854775808)", "2147483648"]
+_INTEGERS = [
+    "NULL",
+    "0",
+    "1",
+    "-1",
+    "9223372036854775807",
+    "9223372036854775806",
+    "(-9223372036854775808)",
+    "2147483648",
+]
 _WORDS = ["NULL", "''", "'a'", "'A'", "'b'", "'B '", "'1'", "'1e400'", "'nan'", "'ß'", "'%'", "'2020-02-30'"]
 _UNITS = ["1", "1", "1", "2", "2", "3", "4", "NULL", "-1", "9223372036854775807"]
 _IDS = ["1", "1", "2", "2", "3", "4", "5", "NULL", "9223372036854775807"]
@@ -110,9 +119,10 @@ TABLES: dict[str, Table] = {
             "sex": Column("VARCHAR", 'values = ["F", "M"]', ["'F'", "'M'", "'x'", "NULL", "'f'"]),
             # Bounds between two points of the grid: only the clamp on the grid keeps 99.9 from rounding to 100.
             "cost": Column("DOUBLE", 'bounds = [0.1, 99.9], step = "0.25"', _bounded("0.1", "99.9", "50", "99.9")),
-            "raw": Column("DOUBLE", "", [*_DOUBLES, "1", "2", "-3.5"]),
+            "raw": Column("DOUBLE", "", [*_DOUBLES, "-('nan'::DOUBLE)", "9.3e18", "1", "2", "-3.5"]),
             "born": Column("DATE", "bounds = [2024-01-01, 2024-12-31]", _DAYS),
             "smoker": Column("BOOLEAN", "", ["NULL", "TRUE", "FALSE"]),
+            "friend": Column("BIGINT", "", _UNITS),
         },
     ),
     "events": Table(
@@ -149,6 +159,7 @@ TABLES: dict[str, Table] = {
             ),
             "day": Column("DATE", "bounds = [2024-01-01, 2024-12-31]", _DAYS),
             "status": Column("VARCHAR", 'values = ["new", "old"]', ["'new'", "'old'", "'lost'", "NULL"]),
+            "giver": Column("BIGINT", "", _UNITS),
         },
     ),
     "details": Table(
@@ -233,11 +244,18 @@ Database = Mapping[str, Sequence[Row]]
 """Private rows as SQL literals."""
 
 
+_FEW = {id(_UNITS): ["1", "1", "1", "2", "NULL"], id(_IDS): ["1", "1", "2", "3", "NULL"]}
+"""Units and keys of a database where units have many rows, and many ties."""
+
+
 def random_rows(r: Random, most: int = 9) -> dict[str, list[Row]]:
-    """Rows of every private table, some of them twice."""
+    """Rows of every private table, some of them twice; of few units, now and then."""
     database: dict[str, list[Row]] = {}
+    few = r.random() < 0.4
+    numbers = [0, most, 2 * most, 2 * most] if few else [0, 3, most, most]
     for name, table in TABLES.items():
-        rows = [tuple(r.choice(c.cells) for c in table.columns.values()) for _ in range(r.choice([0, 3, most, most]))]
+        cells = [_FEW.get(id(c.cells), c.cells) if few else c.cells for c in table.columns.values()]
+        rows = [tuple(r.choice(c) for c in cells) for _ in range(r.choice(numbers))]
         database[name] = rows + [r.choice(rows) for _ in range(r.choice([0, 0, 2])) if rows]
     return database
 
