@@ -8,52 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from random import Random
 
-from tests.properties.grammar import BOUNDED, COLUMNS, KEYS, VALUED, Grammar, Scope
-
-LABELS: dict[str, dict[str, str]] = {
-    "people": {"uid": "unit"},
-    "events": {"uid": "unit"},
-    "orders": {"uid": "unit", "oid": "order"},
-    "details": {"oid": "order"},
-    "baskets": {"hid": "unit", "bid": "basket"},
-    "lines": {"bid": "basket"},
-}
-"""The columns by which a table's rows are known to belong to a unit, or to an entity of one."""
-
-_FRIENDS = {"people": "friend", "orders": "giver"}
-"""Columns that hold units, and not those of their rows."""
-
-_JOINS = ["JOIN"] * 4 + ["LEFT JOIN"] * 3 + ["RIGHT JOIN", "FULL JOIN", ",", "SEMI JOIN", "ANTI JOIN"]
-_FRAMES = [
-    "",
-    "",
-    " ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
-    " ROWS UNBOUNDED PRECEDING",
-    " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
-]
-_PUBLIC = {"region": "regions", "item": "items", "zone": "zones"}
-_OF_KEY = {"kind": "events", "grade": "events", "sex": "people", "status": "orders", "shop": "baskets"}
-"""Valued keys, and a table to count by them."""
-
-
-@dataclass(slots=True)
-class Labelled(Scope):
-    """labels: of the columns that have one, by label."""
-
-    labels: dict[str, list[str]] = field(default_factory=dict)
-
-    def add(self, other: Labelled) -> None:
-        for mine, theirs in ((self.columns, other.columns), (self.labels, other.labels)):
-            for kind, names in theirs.items():
-                mine.setdefault(kind, []).extend(names)
-        self.keys += other.keys
-
-    def called(self, name: str) -> list[str]:
-        """The columns of this name."""
-        return [c for names in (*self.columns.values(), self.keys) for c in names if c.split(".")[1] == name]
+from tests.properties.grammar import COLUMNS, KEYS, Grammar, Scope
+from tests.properties.labelled import FRAMES, JOINS, OF_KEY, PUBLIC, Labelled, Output, of_table
 
 
 class Relational(Grammar):
@@ -98,7 +56,7 @@ class Relational(Grammar):
     def _public_first(self) -> tuple[str, Scope, list[str]]:
         """Public rows, with or without rows of units."""
         name, other = self.r.choice([("region", "people"), ("item", "events"), ("item", "lines")])
-        alias, table = self.alias(), _PUBLIC[name]
+        alias, table = self.alias(), PUBLIC[name]
         text, scope = self.table(other)
         (own,) = [c for c in (*scope.keys, *scope.columns.get("id", [])) if c.endswith(f".{name}")][:1]
         self._unowned = True
@@ -119,7 +77,7 @@ class Relational(Grammar):
                 text += self.joined_public(scope)
                 continue
             other, right = self.item(max(depth - 1, 0))
-            kind = self.r.choice(_JOINS)
+            kind = self.r.choice(JOINS)
             on = self.same(scope, right)
             if not on and self.maybe(0.9):
                 continue
@@ -154,21 +112,21 @@ class Relational(Grammar):
         """A join with public rows, or with a result that is public."""
         alias = self.alias()
         kind = self.r.choice(["JOIN", "LEFT JOIN"])
-        name = self.r.choice([*_PUBLIC, *_OF_KEY])
+        name = self.r.choice([*PUBLIC, *OF_KEY])
         own = scope.called(name)
         if not own or self.maybe(0.15):
             scope.columns.setdefault("num", []).append(f"{alias}.a")
             return f" CROSS JOIN (SELECT AVG(n) AS a FROM events) {alias}"
         equal = f"{alias}.{name} = {self.r.choice(own)}"
-        if name in _OF_KEY:
+        if name in OF_KEY:
             scope.columns.setdefault("num", []).append(f"{alias}.c")
-            source = f"SELECT {name}, COUNT(*) AS c FROM {_OF_KEY[name]} GROUP BY {name}"
+            source = f"SELECT {name}, COUNT(*) AS c FROM {OF_KEY[name]} GROUP BY {name}"
             return f" {kind} ({source}{self.r.choice(['', ' HAVING COUNT(*) > 1'])}) {alias} ON {equal}"
         if name == "item" and self.maybe(0.4):
             scope.columns.setdefault("num", []).append(f"{alias}.most")
             source = self.r.choice(["SELECT item, MAX(price) AS most FROM prices GROUP BY item"] * 3 + ["FROM prices"])
             return f" {kind} ({source}) {alias} ON {equal}"
-        table = _PUBLIC[name]
+        table = PUBLIC[name]
         for kind_, names in COLUMNS[table].items():
             scope.columns.setdefault(kind_, []).extend(f"{alias}.{n}" for n in names)
         scope.keys += [f"{alias}.{n}" for n in KEYS[table]]
@@ -194,14 +152,8 @@ class Relational(Grammar):
         return f"({text}) {alias}", scope_of(alias)
 
     def table(self, name: str) -> tuple[str, Labelled]:
-        alias, scope = self.alias(), Labelled()
-        scope.columns = {kind: [f"{alias}.{n}" for n in names] for kind, names in COLUMNS[name].items()}
-        scope.keys = [f"{alias}.{n}" for n in KEYS[name]]
-        for column, label in LABELS[name].items():
-            scope.labels.setdefault(label, []).append(f"{alias}.{column}")
-        if name in _FRIENDS:
-            scope.columns["friend"] = [f"{alias}.{_FRIENDS[name]}"]
-        return f"{name} {alias}", scope
+        alias = self.alias()
+        return f"{name} {alias}", of_table(name, alias)
 
     def query(self, depth: int) -> tuple[str, Callable[[str], Labelled]]:
         """(text, what gives its scope under an alias) of a query of rows."""
@@ -233,10 +185,8 @@ class Relational(Grammar):
         self._selected(scope, out)
         out.add(self.bounded(scope, 1), "num", bounded=True)
         self._typed(scope, out)
-        if self.maybe(0.4):
-            out.add(self.string(scope, 1), "str")
-        if self.maybe(0.4):
-            out.add(self.boolean(scope, 1), "bool")
+        if self.maybe(0.6):
+            self._typed(scope, out)
         return f"SELECT {out.text} FROM {text}{self._where(scope, conditions)}", out.scope
 
     def windows(self, depth: int) -> tuple[str, Callable[[str], Labelled]]:
@@ -274,7 +224,7 @@ class Relational(Grammar):
             lambda: self.r.choice(["COUNT(*)", f"COUNT({self.any(scope, 1)})"]),
             lambda: f"{self.r.choice(['MIN', 'MAX'])}({x()})",
         )
-        return f"{call} OVER (PARTITION BY {', '.join(per)} ORDER BY {by}{self.r.choice(_FRAMES)})"
+        return f"{call} OVER (PARTITION BY {', '.join(per)} ORDER BY {by}{self.r.choice(FRAMES)})"
 
     def groups(self, depth: int) -> tuple[str, Callable[[str], Labelled]]:
         text, scope, conditions = self.relation(depth - 1)
@@ -392,7 +342,7 @@ class Relational(Grammar):
 
     def _public_test(self, scope: Labelled) -> str:
         x, items = self.number(scope, 0), scope.called("item")
-        kinds = [c for name in _OF_KEY for c in scope.called(name)]
+        kinds = [c for name in OF_KEY for c in scope.called(name)]
         choices: list[Callable[[], str]] = [
             lambda: f"{x} {self.r.choice(['', 'NOT '])}IN (SELECT tax FROM items)",
             lambda: f"{x} > (SELECT AVG(n) FROM events)",
@@ -405,7 +355,7 @@ class Relational(Grammar):
         if kinds:
             own = self.r.choice(kinds)
             name = own.split(".")[1]
-            source = f"SELECT {name} FROM {_OF_KEY[name]} GROUP BY {name} HAVING COUNT(*) > 1"
+            source = f"SELECT {name} FROM {OF_KEY[name]} GROUP BY {name} HAVING COUNT(*) > 1"
             choices += [lambda: f"{own} {self.r.choice(['', 'NOT '])}IN ({source})"] * 2
         return self.one(*choices)
 
@@ -427,12 +377,12 @@ class Relational(Grammar):
             choices += [lambda: f"(SELECT z.age FROM people z WHERE z.uid = {self.r.choice(scope.labels['unit'])})"] * 2
         if scope.labels.get("order"):
             choices += [lambda: f"(SELECT z.total FROM orders z WHERE z.oid = {self.r.choice(scope.labels['order'])})"]
-        kinds = [c for name in _OF_KEY for c in scope.called(name)]
+        kinds = [c for name in OF_KEY for c in scope.called(name)]
         if kinds:
             own = self.r.choice(kinds)
             name = own.split(".")[1]
-            call = self.r.choice(["COUNT(*)", "COUNT(*) + 1", f"SUM({'n' if _OF_KEY[name] == 'events' else '1'})"])
-            choices += [lambda: f"(SELECT {call} FROM {_OF_KEY[name]} z WHERE z.{name} = {own})"] * 3
+            call = self.r.choice(["COUNT(*)", "COUNT(*) + 1", f"SUM({'n' if OF_KEY[name] == 'events' else '1'})"])
+            choices += [lambda: f"(SELECT {call} FROM {OF_KEY[name]} z WHERE z.{name} = {own})"] * 3
         if scope.called("item"):
             choices += [lambda: f"(SELECT z.tax FROM items z WHERE z.item = {self.r.choice(scope.called('item'))})"]
         return self.one(*choices)
@@ -449,41 +399,4 @@ class Relational(Grammar):
         return self.r.choice(choices)
 
     def is_bounded(self, column: str) -> bool:
-        name = column.split(".")[1]
-        return name in BOUNDED or name.startswith("b")
-
-
-class Output:
-    """The items of a query, and the scope that they make."""
-
-    def __init__(self) -> None:
-        self.items: list[tuple[str, str]] = []
-        self._kinds: list[tuple[str, str]] = []
-        self._labels: list[tuple[str, str]] = []
-        self._keys: list[str] = []
-
-    def add(self, tree: str, kind: str = "", *, label: str = "", key: bool = False, bounded: bool = False) -> None:
-        """One item. A key keeps its name, a number with bounds is called b<i>."""
-        name = f"{'b' if bounded else 'c'}{len(self.items)}"
-        own = tree.split(".")[-1]
-        if key and own not in [n for _, n in self.items]:
-            name = own
-        self.items.append((tree, name))
-        if kind:
-            self._kinds.append((kind, name))
-        if label:
-            self._labels.append((label, name))
-        if key and (name in VALUED or name in _PUBLIC):
-            self._keys.append(name)
-
-    @property
-    def text(self) -> str:
-        return ", ".join(f"{tree} AS {name}" for tree, name in self.items)
-
-    def scope(self, alias: str) -> Labelled:
-        scope = Labelled(keys=[f"{alias}.{n}" for n in self._keys])
-        for kind, name in self._kinds:
-            scope.columns.setdefault(kind, []).append(f"{alias}.{name}")
-        for label, name in self._labels:
-            scope.labels.setdefault(label, []).append(f"{alias}.{name}")
-        return scope
+        return super().is_bounded(column) or column.split(".")[1].startswith("b")

@@ -6,8 +6,11 @@ database made from scratch:
 moves by at most `norms.l1` in L1 and `norms.linf` in L-infinity; (iii) at most `norms.keys` keys change, and what
 changes is exactly what the unit's rows alone give; of private keys only those vanish that the unit alone holds, and no
 count of units moves by more than 1; (v) refusals, plans, prices, schemas and EXPLAIN are the same; (vi) exact results
-do not depend on threads, the order of the source or the optimizer. Salts are the same on both sides.
-`test_planted_faults.py` shows that the check finds what is wrong.
+do not depend on threads, the order of the source or the optimizer. Salts are the same on both sides, and so is what
+releases read of earlier ones, in whose place any values may stand. (i) is checked of the rows that each release counts
+as well: joined, grouped and windowed as they are, before any limit.
+`test_planted_faults.py`, `test_planted_limits.py` and `test_planted_relations.py` show that the check finds what is
+wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.properties.asked import asked
-from tests.properties.checks import SOUND, examine, explore, people, rows
+from tests.properties.checks import SOUND, examine, people, rows
+from tests.properties.explore import explore
+from tests.properties.relational import Relational
 from tests.properties.worlds import Terms
 
 STATEMENTS = 20
@@ -42,6 +47,30 @@ def test_no_unit_moves_an_answer_too_far(shard: int, tmp_path: Path, monkeypatch
     assert total["neighbours"] >= 6, "most worlds have several units to remove"
     assert total["answered"] >= 8 * total["neighbours"], "most statements are answered"
     assert all(total[name] for name in ("late", "rescale", "salted", "distinct values", "grouping sets")), total
+
+
+def test_no_unit_moves_an_answer_over_relations_too_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over joins, groups, windows, unions and subqueries, nested."""
+    total: Counter[str] = Counter()
+
+    @settings(max_examples=4, phases=[Phase.generate], database=None)
+    @given(st.integers(0, 2**48))
+    def run(seed: int) -> None:
+        total.update(explore(tmp_path / os.urandom(8).hex(), seed, 16, 2, monkeypatch, Relational))
+
+    run()
+    assert total["answered"] >= 7 * total["neighbours"], "most statements are answered"
+    assert all(total[name] for name in ("Join", "Mark", "PerUnit", "Window", "reads results")), total
+
+
+@pytest.mark.audit
+@settings(max_examples=1000, phases=[Phase.generate], database=None)
+@given(st.integers(0, 2**60))
+def test_no_unit_moves_an_answer_over_relations_too_far_at_length(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        explore(tmp_path_factory.mktemp("world"), seed, 40, 6, patch, Relational)
 
 
 @pytest.mark.audit
