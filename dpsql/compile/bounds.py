@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from dpsql.compile.ir import Filter, Join, Mark, PerUnit, Project, Public, Relation, Scan, Union, Window
+from dpsql.compile.ir import Filter, Join, JoinKind, Mark, PerUnit, Project, Public, Relation, Scan, Union, Window
 from dpsql.compile.limits import MOST_ROWS, WORST_CASE, Declared
 from dpsql.compile.relations import scans
 from dpsql.errors import Span, refusal
@@ -71,9 +71,10 @@ def _meeting(relation: Relation) -> tuple[int, int]:
             return rows, rows
         case Public():
             return 1, 1
-        case Join(left=left, right=right, unique=unique):
+        case Join(kind=kind, left=left, right=right, unique=unique):
             (a, worst), (b, other) = _meeting(left), _meeting(right)
-            return (a, max(worst, other)) if unique else (a * b, max(worst, other, a * b))
+            rows = a if unique else joined_rows(a, b, full=kind is JoinKind.FULL)
+            return rows, max(worst, other, rows)
         case Mark(input=source, right=right):
             (a, worst), (b, other) = _meeting(source), _meeting(right)
             return a, max(worst, other, a * b)
@@ -84,6 +85,11 @@ def _meeting(relation: Relation) -> tuple[int, int]:
             return sum(rows for rows, _ in found), max(sum(rows for rows, _ in found), *(worst for _, worst in found))
         case _:
             assert_never(relation)
+
+
+def joined_rows(left: int, right: int, *, full: bool) -> int:
+    """How many rows of a unit a join can have, of so many: without partners a FULL JOIN keeps those of both sides."""
+    return max(left * right, left + right) if full else left * right
 
 
 def _cut(relation: Relation, limits: Mapping[str, int]) -> Relation:

@@ -296,6 +296,8 @@ def order_of(relation: Relation) -> list[exp.Expr]:
             return [column(alias, RANK)] if many and not public else []
         case Public():
             return []
+        case Join(kind=JoinKind.FULL, left=left, right=right):
+            return [*order_of(left), *order_of(right), _side(left, right)]
         case Join(left=left, right=right, unique=unique):
             return [*order_of(left), *([] if unique else order_of(right))]
         case Filter(input=source) | Mark(input=source) | Window(input=source):
@@ -311,6 +313,14 @@ def order_of(relation: Relation) -> list[exp.Expr]:
             return [column(alias, _rank_name(i)) for i in range(1 + max(len(order_of(p.input)) for p in inputs))]
         case _:
             assert_never(relation)
+
+
+def _side(left: Relation, right: Relation) -> exp.Expr:
+    """Which side of a FULL JOIN a row lacks: where no rank is left of either (`people` with itself, which has one row
+    of a unit, and without a partner two), nothing else tells its rows apart."""
+    missing = [exp.Is(this=unit(side), expression=exp.null()) for side in (left, right)]
+    ifs = [exp.If(this=test, true=exp.Literal.number(i)) for i, test in enumerate(missing, 1)]
+    return exp.Case(ifs=ifs, default=exp.Literal.number(0))
 
 
 def is_stored_rank(relation: Relation) -> bool:

@@ -7,7 +7,6 @@ node (DP2xx).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -31,6 +30,7 @@ from dpsql.compile.blocks import (
     nested_in,
     origin,
 )
+from dpsql.compile.bounds import joined_rows
 from dpsql.compile.ir import (
     ColumnName,
     Facts,
@@ -83,7 +83,7 @@ class RowLowerer:
             raise refusal("DP212", reason, span=span_of(block.node), repair=repair)
         sources = {s.alias: self.source(s) for s in block.sources}
         made = sources[block.first.alias]
-        made = Lowered(made.relation, dict(made.scope))
+        made = Lowered(made.relation, dict(made.scope), most=made.most)
         for join in block.joins:
             _check_kind(join)
         joins.check_meant(block, self.policy)
@@ -91,7 +91,10 @@ class RowLowerer:
             self._join(block, made, join, sources[join.source.alias], block.sources[: position + 1])
         unique = {alias: lowered.unique for alias, lowered in sources.items()}
         grain = joins.driving_source(block, unique, self.policy, {**(around or {}), **made.scope})
-        made.most = min(MOST_ROWS, math.prod(s.most for s in sources.values()))
+        most = made.most
+        for join in block.joins:
+            most = joined_rows(most, sources[join.source.alias].most, full=join.kind == "FULL")
+        made.most = min(MOST_ROWS, most)
         if grain is not None:
             of = sources[grain.alias]
             made.grain, made.unique, made.driving = grain, of.unique, of.driving

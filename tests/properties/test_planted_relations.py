@@ -68,11 +68,15 @@ NAN = (
 )
 ITEMS = "SELECT i.item, COUNT(*) FROM items i LEFT JOIN events e ON e.item = i.item AND e.n > 8 GROUP BY i.item"
 
+# One row of a unit on each side, and two of the join: none has a rank.
+ALONE = "SELECT COUNT(p.age), COUNT(q.age) FROM people p FULL JOIN people q ON p.uid = q.uid AND p.age > q.age"
+
 SOUND = [BASKETS, FULL, EXISTS, FIRST, TIES, GROUPED, PAIRS, UNION, SUMS, NAN]
 
 
 def test_nothing_is_found_where_nothing_is_wrong(tmp_path: Path) -> None:
-    examine(tmp_path, DATABASE, [*SOUND, asked(UNION, "late", max_rows_per_unit=2)], "1", "2", "3", terms=TERMS)
+    few = [asked(sql, "late", max_rows_per_unit=1) for sql in (UNION, ALONE, PAIRS)]
+    examine(tmp_path, DATABASE, [*SOUND, *few], "1", "2", "3", terms=TERMS)
 
 
 def public_while(name: str) -> Callable[[pytest.MonkeyPatch], None]:
@@ -141,8 +145,7 @@ def believe_that_joins_look_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def compare_keys_after_rounding(patch: pytest.MonkeyPatch) -> None:
-    for module in (joins, perunit):
-        patch.setattr(module, "check_looked_up", lambda *_: None)
+    patch.setattr(joins, "same_type", lambda *_: True)
 
 
 def believe_that_queries_are_unique(patch: pytest.MonkeyPatch) -> None:
