@@ -122,13 +122,14 @@ def located(error: Error, source: str, name: str = "") -> Error:
     return error
 
 
-def nearest(name: str, candidates: Iterable[str]) -> str:
-    """' Did you mean "x"?' for the candidate closest to `name`, or ''. Candidates come from the policy alone."""
+def nearest(name: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """'. Did you mean "x"?' for the candidate closest to `name`, or ''. Candidates come from the policy or the
+    language, never from data. cutoff: how alike they must be, from 0 to 1."""
     from difflib import get_close_matches
 
     lowered = {c.lower(): c for c in candidates}
-    found = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
-    return f' Did you mean "{lowered[found[0]]}"?' if found else ""
+    found = get_close_matches(name.lower(), list(lowered), n=1, cutoff=cutoff)
+    return f'. Did you mean "{lowered[found[0]]}"?' if found else ""
 
 
 def _caret(source: str, span: Span, name: str) -> list[str]:

@@ -102,8 +102,8 @@ class Session:
         _check_text(sql)
         try:
             match statements.read(sql):
-                case statements.Select():
-                    return self._answer(self.compile(sql, parameters, name=name))
+                case statements.Select(text=text):
+                    return self._answer(self.compile(text, parameters, name=name))
                 case statements.Explain(text=text):
                     return shows.of_lines("explain", self.explain(text, parameters))
                 case other:
@@ -115,11 +115,12 @@ class Session:
 
     def compile(self, sql: str, parameters: Parameters | None = None, *, name: str = "") -> Compiled:
         """Everything before the charge."""
-        source = sql
+        source, resolved = sql, None
         try:
             parsed = parse(sql, parameters)
             source = parsed.text
-            query = lower(resolve(parsed, self.policy), self.policy, self.snapshot.facts, self._describe)
+            resolved = resolve(parsed, self.policy)
+            query = lower(resolved, self.policy, self.snapshot.facts, self._describe)
             request = self.settings.request
             priced = plan(query, self.policy, request, self._count_keys)
             check(priced, self.policy, request)
@@ -129,6 +130,8 @@ class Session:
                 second_check(sealed.text, sealed.tables, sealed.functions)
             self._bind(priced, rewritten)
         except Error as error:
+            if error.code == "DP502" and resolved is not None and resolved.doubts:
+                error = resolved.doubts[0]  # the engine agrees that the statement does not fit
             raise located(error, source, name) from None
         return Compiled(priced, rewritten)
 
@@ -254,7 +257,7 @@ class Session:
         try:
             types = self._engines.outer.bind(sealed.text, releases.empty_tables(schemas))
         except EngineFailure as failure:
-            raise refusal("DP502", f"the subquery does not fit its tables: {failure.detail}") from None
+            raise _unfit("the subquery does not fit its tables", failure) from None
         return tuple(releases.type_of(name) for name in types)
 
     def _count_keys(self, keys: PublicKeys, limit: int | None) -> int:
@@ -284,7 +287,7 @@ class Session:
         try:
             self._engines.outer.bind(rewritten.outer.text, {n: s.empty_table() for n, s in schemas.items()})
         except EngineFailure as failure:
-            raise refusal("DP502", f"the statement does not fit its results: {failure.detail}") from None
+            raise _unfit("the statement does not fit its results", failure) from None
         if len(self._fitting) >= MAX_FITTING:
             self._fitting.clear()
         self._fitting.add(asked)
@@ -308,7 +311,12 @@ class Session:
     def explain(self, sql: str, parameters: Parameters | None = None) -> str:
         """The plan of a statement, both SQLs, its price and expected error. Free."""
         _check_text(sql)
-        compiled = self.compile(sql, parameters)
+        try:
+            statement = statements.read(sql)
+        except Error as error:
+            raise located(error, sql) from None
+        text = statement.text if isinstance(statement, statements.Select) else sql
+        compiled = self.compile(text, parameters)
         return explain(compiled.plan, compiled.rewritten)
 
     def _command(self, command: statements.Statement) -> Answer:
@@ -359,6 +367,12 @@ class Session:
         """Close engines and ledger. Idempotent."""
         self._engines.close()
         self._ledger.close()
+
+
+def _unfit(reason: str, failure: EngineFailure) -> Error:
+    """DP502 with the first line of what the outer engine says: it has seen public values and empty releases alone."""
+    said = failure.detail.partition("\n")[0].removeprefix("BinderException: ").removeprefix("Binder Error: ")
+    return refusal("DP502", f"{reason}: {said}", repair="mend it there; EXPLAIN shows what is asked of the results")
 
 
 def _check_text(sql: object) -> None:

@@ -55,7 +55,7 @@ class Settings(Mapping[str, object]):
                 self._values["epsilon"] = self._epsilon(value)
             case "strategy":
                 if value.lower() not in STRATEGIES:
-                    reason = f'no strategy "{value}".{nearest(value, STRATEGIES)}'
+                    reason = f'no strategy "{value}"{nearest(value, STRATEGIES)}'
                     raise refusal("DP120", reason, repair=f"the strategies are: {', '.join(STRATEGIES)}")
                 self._values["strategy"] = value.lower()
             case "weights":
@@ -79,7 +79,7 @@ class Settings(Mapping[str, object]):
         }
 
     def _epsilon(self, value: str) -> Fraction:
-        epsilon = parse_amount(value)
+        epsilon = parse_amount(value, what="epsilon")
         if epsilon > self._policy.budget.max_query_epsilon:
             most = show_amount(self._policy.budget.max_query_epsilon)
             reason = f"the policy allows at most epsilon {most} per statement"
@@ -101,7 +101,7 @@ class Settings(Mapping[str, object]):
     def _known(self, name: str) -> str:
         if name.lower() not in self._initial:
             repair = f"the settings are: {', '.join(self._initial)}"
-            raise refusal("DP120", f'no setting "{name}".{nearest(name, self._initial)}', repair=repair)
+            raise refusal("DP120", f'no setting "{name}"{nearest(name, self._initial)}', repair=repair)
         return name.lower()
 
     def __getitem__(self, name: str) -> object:

@@ -92,7 +92,9 @@ def of_columns(policy: Policy, facts: PublicFacts, name: str) -> Answer:
     """DESCRIBE t: the columns as the policy describes them."""
     table = policy.table(name)
     if table is None:
-        raise refusal("DP110", f'no table "{name}" is visible here.{nearest(name, policy.tables)}')
+        hint = nearest(name, policy.tables)
+        repair = f"the tables are: {', '.join(sorted(policy.tables))[:200]}"
+        raise refusal("DP110", f'no table "{name}" is visible here{hint}', repair=repair)
     columns = table.columns.values()
     references = {r.columns[0]: f"{r.table}.{r.target[0]}" for r in table.references if len(r.columns) == 1}
     types = facts.tables[table.name].types

@@ -14,13 +14,14 @@ from sqlglot import exp
 
 from dpsql.compile.blocks import is_aggregate
 from dpsql.compile.grid import BIGINT, DOUBLE, grid_of, to_grid, to_integer
+from dpsql.compile.instead import name_of, not_single, several
 from dpsql.compile.ir import Facts, Scalar, Scope
 from dpsql.compile.kinds import BOOLEAN
 from dpsql.compile.literals import INT64, cast, literal
 from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import Interval, facts_of, held, known
 from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import wrapped
+from dpsql.compile.trees import shown, wrapped
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind, SqlType
 
@@ -41,7 +42,7 @@ def aggregate(node: exp.Expr, scope: Scope, most: int) -> Scalar:
             both = [c for c in (call.this, condition) if c is not None]
             return _count(exp.Star(), exp.and_(*(wrapped(b.copy()) for b in both)), scope, most, span)
         case exp.Count() if call.args.get("expressions"):
-            raise refusal("DP203", "COUNT takes one argument", span=span)
+            raise several(call, span)
         case exp.Count() if call.this is None or isinstance(call.this, exp.Star):
             return _count(exp.Star(), condition, scope, most, span)
         case exp.Count() if isinstance(call.this, exp.Distinct):
@@ -59,7 +60,7 @@ def aggregate(node: exp.Expr, scope: Scope, most: int) -> Scalar:
         case exp.LogicalAnd() | exp.LogicalOr():
             value = _argument(call.this, condition, scope)
             if value.facts.type.kind is not Kind.BOOLEAN:
-                raise refusal("DP232", "BOOL_AND and BOOL_OR take a condition", span=span)
+                raise refusal("DP232", "BOOL_AND and BOOL_OR take a condition", span=span, repair="compare: x > 0")
             return Scalar(type(call)(this=cast(value.tree, BOOLEAN)), Facts(BOOLEAN), span)
         case _:
             raise _not_answered(call, span)
@@ -69,7 +70,7 @@ def _argument(tree: exp.Expr, condition: exp.Expr | None, scope: Scope) -> Scala
     """The argument, NULL where a FILTER is not true."""
     for node in [*tree.walk(), *(condition.walk() if condition is not None else ())]:
         if is_aggregate(node) or isinstance(node, exp.Window | exp.Query):
-            raise refusal("DP203", "an aggregate takes an expression of single rows", span=span_of(node))
+            raise not_single(node)
     if condition is not None:
         tree = exp.Case(ifs=[exp.If(this=condition.copy(), true=tree.copy())])
     return lower_scalar(tree, scope)
@@ -92,14 +93,15 @@ def _number(call: exp.Expr, condition: exp.Expr | None, scope: Scope, span: Span
     if value.facts.type.kind is Kind.BOOLEAN:
         value = _argument(exp.cast(call.this.copy(), exp.DataType.build("BIGINT")), condition, scope)
     if not value.facts.is_numeric:
-        raise refusal("DP232", f"{value.facts.type} values cannot be summed", span=span, repair="cast it to a number")
+        repair = f"convert it: TRY_CAST({shown(call.this)} AS BIGINT)"
+        raise refusal("DP232", f"{value.facts.type} values cannot be summed", span=span, repair=repair)
     kind = value.facts.type.kind
     if kind is Kind.INTEGER or (kind is Kind.DECIMAL and value.facts.type.width <= 38 - 8):
         ends = held(value.facts)
         if (ends.lo >= INT64[0] and ends.hi <= INT64[1]) or kind is Kind.DECIMAL:  # type: ignore[operator]
             return value
     if not value.facts.is_bounded:
-        repair = "give bounds: LEAST(GREATEST(x, 0), 100)"
+        repair = f"give bounds: LEAST(GREATEST({shown(call.this)}, 0), 100)"
         raise refusal("DP204", "a sum of numbers without bounds has no exact form", span=span, repair=repair)
     return value
 
@@ -172,6 +174,5 @@ def comparable(value: Scalar) -> exp.Expr:
 
 
 def _not_answered(call: exp.Expr, span: Span | None) -> Error:
-    name = call.name if isinstance(call, exp.Anonymous) else type(call).__name__.upper()
-    repair = f"the aggregates answered in a subquery of one unit's rows are {_ANSWERED}"
-    return refusal("DP203", f"{name} is not answered here", span=span, repair=repair)
+    repair = f"the aggregates answered over the rows of one unit are {_ANSWERED}"
+    return refusal("DP203", f"{name_of(call)} is not answered here", span=span, repair=repair)

@@ -30,6 +30,7 @@ from dpsql.compile.kinds import (
     digits,
     room,
     settled,
+    text_of,
     words,
 )
 from dpsql.compile.literals import INT64, INT128, cast, decimal_of, is_literal, literal
@@ -164,10 +165,11 @@ def numeric(scalar: Scalar, what: str) -> Scalar:
     """The scalar, which must be a number; NULL counts as an integer."""
     if scalar.facts.is_numeric:
         return convert(scalar, scalar.facts.type)
+    x = text_of(scalar)
     repair = {
-        Kind.VARCHAR: "convert the text with TRY_CAST(x AS DOUBLE), which is NULL where it spells no number",
-        Kind.BOOLEAN: "write CAST(x AS INTEGER), or CASE WHEN x THEN 1 ELSE 0 END",
-    }.get(scalar.facts.type.kind, "take a part of it, as in year(d), or a difference, as in date_diff('day', a, b)")
+        Kind.VARCHAR: f"convert the text with TRY_CAST({x} AS DOUBLE), which is NULL where it spells no number",
+        Kind.BOOLEAN: f"write CAST({x} AS INTEGER)",
+    }.get(scalar.facts.type.kind, f"take a part of it, as in year({x}), or a difference: date_diff('day', a, b)")
     raise refusal("DP232", f"{what} needs a number and is given {words(scalar.facts)}", span=scalar.span, repair=repair)
 
 

@@ -30,14 +30,14 @@ from dpsql.compile.blocks import (
 from dpsql.compile.labels import identify, labels_in
 from dpsql.compile.names import Names, Prefer
 from dpsql.compile.parse import span_of
-from dpsql.compile.trees import conjuncts, default_name, folded, is_star, rebuild, wrapped
-from dpsql.errors import refusal
+from dpsql.compile.trees import CALLED, conjuncts, default_name, folded, is_star, rebuild, wrapped
+from dpsql.errors import Span, refusal
 from dpsql.policy.model import Policy
 
 Nest = Callable[[exp.Expr, Names], exp.Expr]
 """What stands for a query nested in an expression, given the names that it may use from outside."""
 
-Keep = Callable[[PrivateBlock], exp.Expr]
+Keep = Callable[[PrivateBlock, Span | None], exp.Expr]
 """What stands in an expression for a query that is bound already."""
 
 _BEHIND = ("grouping_sets", "cube", "rollup")
@@ -173,7 +173,7 @@ class Binder:
             shape=Shape.ROWS,
             correlated=correlated,
         )
-        found = exp.Exists(this=self.keep(block))
+        found = exp.Exists(this=self.keep(block, span_of(source.node)))
         self._tests.append(exp.Not(this=found) if kind == "ANTI" else found)
 
     # -- the SELECT list ----------------------------------------------------------------------------------------
@@ -200,6 +200,8 @@ class Binder:
         if opaque:
             return [Item("*", written.copy())]
         qualifier = folded(written.table) if isinstance(written, exp.Column) else ""
+        if isinstance(written, exp.Column) and qualifier and qualifier not in names.sources:
+            raise names.no_source(written)
         items, seen = [], set()
         for visible, source in names.sources.items():
             if qualifier and visible != qualifier:
@@ -216,6 +218,7 @@ class Binder:
                 column.this.meta.update(star.meta)
                 found = names.find(column)
                 if found is not None:
+                    found.meta[CALLED] = (called,)
                     items.append(Item(called, found))
         return items
 
@@ -274,7 +277,8 @@ class Binder:
     def _at(self, position: int, node: exp.Expr) -> exp.Expr:
         if not 1 <= position <= len(self.items):
             reason = f"position {position} is not in the SELECT list of {len(self.items)} columns"
-            raise refusal("DP111", reason, span=span_of(node))
+            repair = f"write a position from 1 to {len(self.items)}, or the name of a column"
+            raise refusal("DP111", reason, span=span_of(node), repair=repair)
         return self.items[position - 1].tree
 
 

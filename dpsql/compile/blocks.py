@@ -9,7 +9,8 @@ from typing import cast
 
 from sqlglot import exp
 
-from dpsql.compile.trees import column, implied, unwrapped
+from dpsql.compile.trees import CALLED, SUBQUERY, column, implied, unwrapped
+from dpsql.errors import Error, Span
 from dpsql.policy.model import Table
 
 
@@ -179,11 +180,13 @@ Nested = Private | PublicBlock
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """root: the statement. blocks: by id() of a node of `root`, the private queries that stand in public places.
-    nested: the queries in expressions of private blocks, where `nested_in` marks their places."""
+    nested: the queries in expressions of private blocks, where `nested_in` marks their places. doubts: names of public
+    queries that none of their tables has; the engine may know better (fields, lambdas), and has the last word."""
 
     root: exp.Expr
     blocks: Mapping[int, Private]
     nested: Sequence[Nested] = ()
+    doubts: Sequence[Error] = ()
 
 
 NESTED = "$query"
@@ -195,9 +198,13 @@ def tables_of(node: exp.Expr) -> set[str]:
     return {c.table for c in node.find_all(exp.Column)}
 
 
-def nested_column(position: int) -> exp.Column:
-    """What stands for the query `Resolved.nested[position]` in a bound expression."""
-    return column(NESTED, str(position))
+def nested_column(position: int, span: Span | None = None) -> exp.Column:
+    """What stands for the query `Resolved.nested[position]` in a bound expression, and where that query stands."""
+    found = column(NESTED, str(position))
+    found.meta[CALLED] = (SUBQUERY,)
+    if span is not None:
+        found.meta.update(start=span.start, end=span.end - 1)
+    return found
 
 
 def nested_in(node: exp.Expr) -> int | None:

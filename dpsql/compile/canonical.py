@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token
 
 from dpsql.compile.essence import INTERVAL_UNITS, UNITS
 from dpsql.compile.forgiven import JOIN_WORDS, misread
+from dpsql.compile.misread import syntax_error
 from dpsql.compile.scan import STRICT_NUMBER, tokenize
 from dpsql.compile.trees import copied, dissolve, levels, nodes
 from dpsql.errors import Error, Span, refusal
@@ -42,7 +43,7 @@ def read(tokens: list[Token], text: str) -> exp.Query:
     except RecursionError:
         raise _too_deep() from None
     except ParseError as error:
-        raise _syntax(error, text) from None
+        raise _syntax(error, text, tokens) from None
     except Exception:  # whatever a third party's code raises on a hostile text is a refusal
         raise refusal("DP101", "the text cannot be read as SQL") from None
     if len(trees) != 1:
@@ -221,7 +222,7 @@ def check_shape(tree: exp.Query) -> exp.Query:
             unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")
             in_list = is_unit(unit) and (not isinstance(node, exp.Interval) or unit.name.upper() in INTERVAL_UNITS)
             if unit is not None and not in_list:
-                raise no_unit(unit)
+                raise no_unit(unit, node)
     return tree
 
 
@@ -232,10 +233,11 @@ def is_unit(node: object) -> TypeGuard[exp.Var | exp.Literal]:
     return False
 
 
-def no_unit(node: exp.Expr) -> Error:
-    """The refusal of what stands where a part of a date should."""
+def no_unit(node: exp.Expr, around: exp.Expr | None = None) -> Error:
+    """The refusal of what stands where a part of a date should; `around` it is a node with a place."""
     repair = "write 'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'"
-    return refusal("DP231", "a part of a date is one word of a fixed list", span=span_of(node), repair=repair)
+    span = span_of(node) or (span_of(around) if around is not None else None)
+    return refusal("DP231", "a part of a date is one word of a fixed list", span=span, repair=repair)
 
 
 def span_of(node: exp.Expr) -> Span | None:
@@ -249,7 +251,7 @@ def span_of(node: exp.Expr) -> Span | None:
     return None if start is None or end is None else Span(start, end + 1)
 
 
-def _syntax(error: ParseError, text: str) -> Error:
+def _syntax(error: ParseError, text: str, tokens: list[Token]) -> Error:
     found = error.errors[0] if error.errors else {}
     reason = str(found.get("description") or "")
     if "number of AST nodes" in reason:
@@ -260,8 +262,7 @@ def _syntax(error: ParseError, text: str) -> Error:
         starts = [0, *(newline.end() for newline in re.finditer(r"\r\n|\r|\n", text))]
         end = min(starts[min(line, len(starts)) - 1] + column, len(text))
         span = Span(max(end - max(len(shown), 1), 0), end)
-    said = f": {reason[0].lower()}{reason[1:]}" if reason.startswith("Expect") and "<" not in reason else ""
-    return refusal("DP101", f"this is not SQL that dpsql can read{said}", span=span)
+    return syntax_error(reason, span, tokens, text)
 
 
 def _too_deep() -> Error:

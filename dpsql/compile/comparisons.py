@@ -22,6 +22,7 @@ from dpsql.compile.kinds import (
     convert,
     is_null,
     settled,
+    text_of,
     unify,
     words,
 )
@@ -160,7 +161,7 @@ def condition(a: Scalar, what: str) -> Scalar:
         "DP232",
         f"{what} needs a condition and is given {words(a.facts)}",
         span=a.span,
-        repair="compare it with something, as in x = 'a' or x IS NOT NULL",
+        repair=f"compare it with something, or write {text_of(a)} IS NOT NULL",
     )
 
 

@@ -37,7 +37,7 @@ def _join(join: exp.Expr) -> Error | None:
         repair = "use JOIN ... ON, or leave the condition out"
         return refusal("DP101", f"{words} JOIN takes no condition", repair=repair)
     if not conditioned and kind in ("SEMI", "ANTI") and method != "NATURAL":
-        return refusal("DP101", f"{words} JOIN needs ON or USING")
+        return refusal("DP101", f"{words} JOIN needs ON or USING", repair="write ON a.x = b.x, or USING (x)")
     if (method == "NATURAL" and kind == "CROSS") or (kind == "OUTER" and not side):
         return refusal("DP101", f"{words} JOIN is no join", repair="use JOIN, LEFT JOIN, RIGHT JOIN or FULL JOIN")
     return _from(join)

@@ -11,11 +11,12 @@ from sqlglot import exp
 
 from dpsql.compile.calls import Call, Function
 from dpsql.compile.catalogue import NAMED, NODES
+from dpsql.compile.instead import no_function
 from dpsql.compile.ir import Lower, Scalar, Scope
 from dpsql.compile.parse import span_of
 from dpsql.compile.shifts import MAKERS
 from dpsql.compile.trees import unwrapped
-from dpsql.errors import Error, nearest, refusal
+from dpsql.errors import Error, refusal
 
 
 def apply(node: exp.Expr, scope: Scope, lower: Lower) -> Scalar:
@@ -32,9 +33,12 @@ def apply(node: exp.Expr, scope: Scope, lower: Lower) -> Scalar:
     for key, value in node.args.items():
         skip = key in function.keys or key in function.read or (isinstance(node, exp.Anonymous) and key == "this")
         if not skip and value not in (None, False, []) and function.neutral.get(key) != value:
-            raise refusal("DP231", f"an option of {function.name} is not answered", span=span_of(node))
+            repair = f"write {function.name} with {_arity(function)} and nothing more"
+            raise refusal("DP231", f"an option of {function.name} is not answered", span=span_of(node), repair=repair)
     if len(arguments) < function.least or (function.most is not None and len(arguments) > function.most):
-        raise refusal("DP231", f"{function.name} takes {_arity(function)}", span=span_of(node))
+        reason, places = f"{function.name} takes {_arity(function)}", "abcdefgh"[: max(function.least, 1)]
+        repair = f"write {function.name}({', '.join(places)})"
+        raise refusal("DP231", reason, span=span_of(node), repair=repair)
     age = _age(arguments[-1]) if function.takes_age else None
     if age is not None:
         arguments = [*arguments[:-1], *age.expressions]
@@ -46,15 +50,13 @@ def unknown(name: str, node: exp.Expr) -> Error:
     """The refusal of what has no rule, by what it is."""
     span = span_of(node)
     if isinstance(node, exp.AggFunc):
-        return refusal("DP203", f"the aggregate {name} cannot stand inside an expression of single rows", span=span)
+        reason = f"the aggregate {name} cannot stand inside an expression of single rows"
+        return refusal("DP203", reason, span=span, repair="aggregate in SELECT, HAVING or ORDER BY")
     if isinstance(node, exp.Window):
-        return refusal("DP222", "a window cannot stand here", span=span)
+        return refusal("DP222", "a window cannot stand here", span=span, repair="put it into the SELECT of a subquery")
     if isinstance(node, exp.Subquery | exp.Exists | exp.Select):
         return refusal("DP220", "a subquery cannot stand here", span=span, repair="join the table instead")
-    for names, (reason, repair) in _REASONS.items():
-        if name in names.split():
-            return refusal("DP230", f"{name} is not answered: {reason}", span=span, repair=repair)
-    return refusal("DP230", f"{name} is not answered.{nearest(name, NAMES)}", span=span)
+    return no_function(node, name, NAMES, span)
 
 
 def _name(node: exp.Expr) -> str:
@@ -76,46 +78,6 @@ def _arity(function: Function) -> str:
         return "1 argument" if function.least == 1 else f"{function.least} arguments"
     return f"{function.least} to {function.most} arguments"
 
-
-_REASONS: dict[str, tuple[str, str]] = {
-    "now today get_current_timestamp transaction_timestamp current_date current_time current_timestamp localtime "
-    "localtimestamp current_localtime current_localtimestamp": (
-        "it reads a clock",
-        "write the day as a literal: DATE '2026-01-31'",
-    ),
-    "rand random uuid uuidv4 uuidv7 gen_random_uuid setseed": (
-        "it is random",
-        "choose rows by a column: WHERE n % 10 = 0",
-    ),
-    "hash md5_number": (
-        "its values differ between versions of the engine",
-        "use the column itself",
-    ),
-    "attimezone timezone collate": (
-        "it depends on a zone or a locale",
-        "use a TIMESTAMP without a zone, and lower(s)",
-    ),
-    "age": (
-        "it is an INTERVAL",
-        "take its years, EXTRACT(year FROM age(a, b)), or count: date_diff('day', a, b)",
-    ),
-    "levenshtein damerau_levenshtein jaccard jaro_similarity jaro_winkler_similarity hamming": (
-        "its time grows with the product of two lengths, or it fails by value",
-        "compare with =, LIKE or starts_with",
-    ),
-    "format printf bar": (
-        "the rows would decide how long its text is",
-        "use concat, lpad or CAST(x AS VARCHAR)",
-    ),
-    "bracket": ("text has no subscripts here", "write substring(s, 1, 2)"),
-    "glob": ("its time can grow without limit", "use LIKE or SIMILAR TO"),
-    "regexp_i_like": ("DuckDB has no ~*", "write regexp_matches(s, 'a', 'i')"),
-    "array_agg split str_split regexp_split_to_array regexp_extract_all": (
-        "rows have no lists here",
-        "use split_part or regexp_extract",
-    ),
-}
-"""Why some functions have no rule, and what to write instead."""
 
 _OTHER_NAMES = (
     "if case cast try_cast ifnull mod pow log10 log2 ceiling ltrim rtrim rpad substr len char_length position instr "

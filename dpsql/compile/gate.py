@@ -22,7 +22,7 @@ from dpsql.compile import public
 from dpsql.compile.canonical import check_shape, read, same, write
 from dpsql.compile.scan import tokenize
 from dpsql.compile.trees import dissolve, nodes
-from dpsql.errors import Error, refusal
+from dpsql.errors import CODES, Error, refusal
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_CALLS = frozenset(
@@ -95,7 +95,7 @@ def seal(
     except Error as error:
         if error.code == "DP901":
             raise
-        raise _broken(error.reason) from None
+        raise _broken(CODES[error.code]) from None
 
 
 def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | None, recurs: bool) -> SealedSql:

@@ -107,7 +107,7 @@ def driving_source(block: PrivateBlock, unique: Unique, policy: Policy, scope: S
     if private:  # nothing but the rows of units tells the rows of a unit apart
         stuck = undetermined({s.alias for s in private}, block, unique, policy, scope)
         if stuck:
-            raise _multiplies(stuck[0])
+            raise _multiplies(stuck[0], block)
     return None
 
 
@@ -208,15 +208,28 @@ def left_join(made: Lowered, right: Lowered, pairs: Sequence[tuple[exp.Expr, exp
     made.scope |= nullable(right.scope)
 
 
-def _multiplies(source: Source) -> Error:
+def _multiplies(source: Source, block: PrivateBlock) -> Error:
+    """The refusal of a public FROM item of which several rows may meet one row, with the key to join it by."""
     span = span_of(source.node)
     if not isinstance(source, TableSource):
         reason = "rows of this query could match one row several times"
         repair = "group it by what it is joined on, so that it has one row for each value"
         return refusal("DP211", reason, span=span, repair=repair)
-    key = " and ".join(source.table.key) or "a key, which the policy does not declare for this table"
-    reason = f'"{source.table.name}" could match one row several times'
-    repair = f"join it by equality on {key}, with a column of the same type"
+    name, table = source.node.alias_or_name, source.table
+    reason = f'"{table.name}" could match one row several times'
+    for other in block.sources:
+        for reference in other.table.references if isinstance(other, TableSource) else ():
+            if reference.table == table.name and set(reference.target) == set(table.key):
+                pairs = zip(reference.columns, reference.target, strict=True)
+                on = " AND ".join(f"{other.node.alias_or_name}.{a} = {name}.{b}" for a, b in pairs)
+                return refusal("DP211", reason, span=span, repair=f"join it by its key: {on}")
+    if table.key:
+        key = " and ".join(f"{name}.{k}" for k in table.key)
+        repair = f"join it by its key: equality of {key} with columns of the same type"
+        return refusal("DP211", reason, span=span, repair=repair)
+    compared = (c for p in block.predicates if isinstance(p, exp.EQ) for c in p.find_all(exp.Column))
+    used = [c.name for c in compared if c.table == source.alias] or list(table.columns)[:1]
+    repair = f"the policy declares no key for it: join (SELECT DISTINCT {', '.join(used)} FROM {table.name}) AS {name}"
     return refusal("DP211", reason, span=span, repair=repair)
 
 
@@ -246,8 +259,40 @@ def meant(source: Source, others: Sequence[Source], policy: Policy, place: str =
         shared = next(((a, b) for a, of in left for b, labels in right if of & labels), None)
         if shared is not None:
             a, b = (f"{s.node.alias_or_name}.{name}" for s, name in zip((other, source), shared, strict=True))
+            if a == b:
+                name = source.node.alias_or_name
+                return f"give the inner table an alias, {name} AS t, and add to {place}: t.{shared[1]} = {a}"
             return f"add to {place}: {a} = {b}"
+    for other in others:
+        for child, parent in ((source, other), (other, source)):
+            if isinstance(child, TableSource) and isinstance(parent, TableSource):
+                steps = _steps(child, parent, policy)
+                if steps:
+                    between = ", ".join(steps[1:])
+                    return f"join {between} between them: {_equations(steps, child, parent, policy)}"
     return "join a table with the table that its declared path leads to, by that key"
+
+
+def _steps(child: TableSource, parent: TableSource, policy: Policy) -> list[str]:
+    """The tables of a child's path as far as the parent, without it; [] where the path does not lead there."""
+    steps, table = [], child.table
+    while table.name != parent.table.name:
+        steps.append(table.name)
+        if not isinstance(table.unit, Path):
+            return []
+        table = policy.tables[table.unit.to]
+    return steps
+
+
+def _equations(steps: Sequence[str], child: TableSource, parent: TableSource, policy: Policy) -> str:
+    """The equalities along a path, as they are written in a condition."""
+    tables = [policy.tables[name] for name in steps]
+    names = [child.node.alias_or_name, *steps[1:], parent.node.alias_or_name]
+    written = []
+    for table, above, mine, theirs in zip(tables, [*tables[1:], parent.table], names, names[1:], strict=False):
+        assert isinstance(table.unit, Path)
+        written += [f"{mine}.{a} = {theirs}.{b}" for a, b in zip(table.unit.via, above.key, strict=True)]
+    return " AND ".join(written)
 
 
 def _identifying_columns(source: Source, policy: Policy) -> list[tuple[str, frozenset[tuple[str, int]]]]:

@@ -26,6 +26,8 @@ from dpsql.compile.literals import (
     try_cast,
 )
 from dpsql.compile.ranges import Interval, bound_of, facts_of, finite, floating, held, known, magnitude, step_of
+from dpsql.compile.scan import STRICT_NUMBER
+from dpsql.compile.trees import called
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind, SqlType
 
@@ -207,9 +209,23 @@ def _as_date(scalar: Scalar, partner: Scalar, what: str) -> Scalar:
         raise mismatch(
             f"{what} mixes {words(partner.facts)} and {words(scalar.facts)}",
             scalar.span,
-            "compare dates with dates: CAST the text with CAST(x AS DATE), or write DATE '2020-01-31'",
+            _with_date(scalar, text_of(partner)),
         )
     return spelled(value, partner.facts.type, scalar.span)
+
+
+def _with_date(scalar: Scalar, date_: str) -> str:
+    """How something else is brought together with a date."""
+    if scalar.facts.type.kind is Kind.VARCHAR:
+        return f"convert the text: TRY_CAST({text_of(scalar)} AS DATE)"
+    value = constant(scalar)
+    year = isinstance(value, int) and 1000 <= value <= 9999
+    return f"compare its year: year({date_})" if year else "write the day as DATE '2020-01-31'"
+
+
+def text_of(scalar: Scalar) -> str:
+    """A column as it was written; `x` for all else."""
+    return called(scalar.tree) if isinstance(scalar.tree, exp.Column) else "x"
 
 
 def spelled(text: str, target: SqlType, span: Span | None) -> Scalar:
@@ -236,13 +252,24 @@ def _common(several: Sequence[Facts], scalars: Sequence[Scalar], what: str) -> S
     first = several[0]
     odd = next(s for s in scalars if s.facts.type.kind is not first.type.kind)
     texts = [s for s in scalars if s.facts.type.kind is Kind.VARCHAR]
-    if any(constant(s) is not None for s in texts):
-        repair = "write the literal without quotes"
-    elif texts:
-        repair = "convert the text with TRY_CAST(x AS DOUBLE), which is NULL where it spells no number"
-    else:
-        repair = "convert one side with CAST"
-    raise mismatch(f"{what} mixes {words(first)} and {words(odd.facts)}", odd.span, repair)
+    others = [s for s in scalars if s not in texts]
+    raise mismatch(f"{what} mixes {words(first)} and {words(odd.facts)}", odd.span, _alike(texts, others))
+
+
+def _alike(texts: Sequence[Scalar], others: Sequence[Scalar]) -> str:
+    """How texts and values of other kinds are brought together."""
+    value = next((v for s in texts if (v := constant(s)) is not None), None)
+    if any(s.facts.type.kind is Kind.BOOLEAN for s in others):
+        return "write TRUE or FALSE without quotes"
+    if isinstance(value, str) and STRICT_NUMBER.fullmatch(value):
+        return f"write the number without quotes: {value}"
+    number = next((v for s in others if (v := constant(s)) is not None), None)
+    if value is None and number is not None and texts:
+        return f"write it in quotes: '{number}'"
+    if value is not None:
+        return f"make the number a text: CAST({text_of(others[0])} AS VARCHAR)" if others else "convert one with CAST"
+    x = text_of(texts[0]) if texts else "x"
+    return f"convert the text with TRY_CAST({x} AS DOUBLE), which is NULL where it spells no number"
 
 
 def _common_decimal(several: Sequence[Facts]) -> SqlType:

@@ -14,13 +14,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.compile import joins
+from dpsql.compile import joins, refused
 from dpsql.compile.blocks import (
+    NESTED,
     Item,
+    OtherSource,
     PrivateBlock,
     PublicBlock,
     Resolved,
-    Shape,
     aggregates,
     is_aggregate,
     item_name,
@@ -28,9 +29,9 @@ from dpsql.compile.blocks import (
     nested_in,
 )
 from dpsql.compile.grouping import grouping_sets, grouping_value, public_keys_of_sets
+from dpsql.compile.instead import not_grouped
 from dpsql.compile.ir import Key, Measure, PublicQuery, Query, Release, Statistic
 from dpsql.compile.keys import GroupKey, KeyLists
-from dpsql.compile.labels import identify, labels_in, unit_columns
 from dpsql.compile.literals import cast as literal_cast
 from dpsql.compile.lowered import RELEASE_CLAUSES, Lowered, check_clauses
 from dpsql.compile.measures import Measures
@@ -41,7 +42,7 @@ from dpsql.compile.rows import RowLowerer
 from dpsql.compile.scalars import lower_scalar
 from dpsql.compile.trees import aliased, called, column, derived, is_star, rebuild, select, shown, without_parens
 from dpsql.compile.unique import unique_columns
-from dpsql.errors import Error, refusal
+from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, PublicFacts, SqlType
 from dpsql.policy.model import Policy
 
@@ -81,49 +82,15 @@ class _Lowerer:
                     node.replace(lowered)
                 return lowered
             if not isinstance(private, PrivateBlock):
-                reason = "rows of several private queries cannot be combined here"
-                raise refusal(
-                    "DP221", reason, span=span_of(node), repair="aggregate each one first, then combine the results"
-                )
-            raise self._rows_refused(private, at_top or isinstance(node.parent, exp.CTE | None))
+                raise refused.combined(private, node, self.policy)
+            raise refused.rows(private, self.policy, at_top=at_top or isinstance(node.parent, exp.CTE | None))
         if isinstance(node, exp.With) and node.args.get("recursive"):
-            raise refusal("DP240", "recursive queries are not answered", span=span_of(node))
+            reason, repair = "recursive queries are not answered", "range(1, 100) in public SQL gives the numbers"
+            raise refusal("DP240", reason, span=span_of(node), repair=repair)
         for child in list(node.iter_expressions()):
             if id(child) in self.resolved.blocks or any(True for _ in child.iter_expressions()):
                 self.place(child, at_top=at_top and isinstance(node, exp.Subquery))
         return node
-
-    def _rows_refused(self, block: PrivateBlock, at_top: bool) -> Error:
-        span = span_of(block.items[0].tree) if block.items else span_of(block.node)
-        if block.shape is Shape.PER_UNIT:
-            return self._groups_refused(block)
-        if not at_top:
-            reason = "a subquery over private rows can stand here only if it aggregates them"
-            repair = "aggregate in it: (SELECT AVG(x) FROM ...), or (SELECT COUNT(*) FROM ...) > 0 for EXISTS"
-            return refusal("DP220", reason, span=span_of(block.node), repair=repair)
-        if any(isinstance(n, exp.Window) for i in block.items for n in i.tree.walk()):
-            repair = "aggregate first; a window over the groups is free, such as RANK() OVER (ORDER BY COUNT(*))"
-            return refusal(
-                "DP222", "a window over rows of single units gives one row per unit", span=span, repair=repair
-            )
-        repair = "aggregate them: COUNT(*), SUM(column), AVG(column), with GROUP BY where you want groups"
-        return refusal("DP201", f"this returns rows of single {self.policy.unit}s", span=span, repair=repair)
-
-    def _groups_refused(self, block: PrivateBlock) -> Error:
-        """The refusal of groups that each belong to one unit, naming the keys that make them so."""
-        keys = [leaf for element in block.groups for leaf in leaves(element)]
-        labelled = [(t, labels_in(t, block.sources, self.policy)) for t in keys]
-        alone = [t for t, labels in labelled if identify([labels], self.policy)] or [t for t, ls in labelled if ls]
-        names = [shown(tree) for tree in alone]
-        whom = self.policy.unit
-        reason = f"grouping by {' and '.join(names) or 'these keys'} gives rows of single {whom}s"
-        unit = next((c for s in block.sources for c in sorted(unit_columns(s, self.policy))), None)
-        count = f" (COUNT(DISTINCT {unit}) counts the {whom}s)" if unit else ""
-        repair = (
-            f"leave {', '.join(names)} out of SELECT, GROUP BY and ORDER BY{count},"
-            " or aggregate these groups: SELECT COUNT(*) FROM (...) AS t"
-        )
-        return refusal("DP206", reason, span=span_of(alone[0]) if alone else span_of(block.node), repair=repair)
 
     # -- public queries inside private blocks -------------------------------------------------------------------
 
@@ -178,6 +145,7 @@ class _Lowerer:
         """Cut a release out; returns the public SELECT over it."""
         ctes = [self.place(cte) for cte in block.ctes]
         check_clauses(block, RELEASE_CLAUSES - {"qualify"} | ({"qualify"} if block.qualify is not None else set()))
+        self._check_around(block)
         whole, block = block, joins.owned(block)
         made = self.rows.block(block)
         outer_keys = [inner for inner, _ in block.correlated]
@@ -212,6 +180,19 @@ class _Lowerer:
         read = [s.alias for s in scans(made.relation)]
         return made.driving if made.driving is not None and read.count(made.driving) == 1 else None
 
+    def _check_around(self, block: PrivateBlock) -> None:
+        """Raises DP220 where rows are chosen by a column of the query around the release, in another way than by an
+        equality, which makes that column a key."""
+        own = {NESTED, *(s.alias for s in block.sources)}
+        if any(isinstance(s, OtherSource) for s in block.sources):
+            return
+        trees = [t for t in (block.where, *(j.on for j in block.joins)) if t is not None]
+        around = next((c for t in trees for c in t.find_all(exp.Column) if c.table not in own), None)
+        if around is not None:
+            reason = f"an aggregate over private rows can take {called(around)} from the query around it only by ="
+            repair = f"compare it with = in the WHERE of the subquery: column = {called(around)}"
+            raise refusal("DP220", reason, span=span_of(around), repair=repair)
+
     def _outer(self, block: PrivateBlock, post: _PostProcessing, ctes: Sequence[exp.Expr]) -> exp.Select:
         node = block.node
         released = exp.Table(this=exp.to_identifier(post.released))
@@ -243,10 +224,12 @@ class _Lowerer:
                 continue
             inner = next(aggregates(tree), None)
             if inner is not None or any(isinstance(n, exp.Window | exp.Query) for n in tree.walk()):
-                raise refusal("DP203", "GROUP BY takes expressions of single rows only", span=span_of(tree))
+                reason = "GROUP BY takes expressions of single rows only"
+                raise refusal("DP203", reason, span=span_of(tree), repair="group by columns; HAVING filters groups")
             self.rows.check_units(block, tree, grouping=True)
             value = self.rows.expression(block, made, tree, "GROUP BY")
-            key = Key(f"k{len(found) + 1}", lower_scalar(value, made.kept), shown(meaning))
+            scalar = replace(lower_scalar(value, made.kept), span=span_of(tree))
+            key = Key(f"k{len(found) + 1}", scalar, shown(meaning))
             found.append(GroupKey(meaning, key))
         return found
 
@@ -305,10 +288,7 @@ class _PostProcessing:
         if isinstance(node, exp.Column):
             if self.block.correlated and node.table not in self._own:
                 return node.copy()  # of the public query around it
-            repair = f"add {called(node)} to GROUP BY, or aggregate it"
-            raise refusal(
-                "DP202", f'"{called(node)}" is neither grouped nor aggregated', span=span_of(node), repair=repair
-            )
+            raise not_grouped(node)
         return rebuild(node, self)
 
     def _measured(self, measure: Measure) -> exp.Expr:

@@ -46,7 +46,13 @@ class Lowered:
 ROW_CLAUSES = {"with_", "expressions", "from_", "joins", "where", "qualify"}
 GROUP_CLAUSES = {"with_", "expressions", "from_", "joins", "where", "group", "having", "distinct"}
 RELEASE_CLAUSES = ROW_CLAUSES | GROUP_CLAUSES | {"order", "limit", "offset"}
-_CLAUSE_NAMES = {"with_": "WITH", "from_": "FROM", "windows": "WINDOW", "laterals": "LATERAL", "sample": "SAMPLE"}
+_CLAUSE_NAMES = {"order": "ORDER BY", "windows": "WINDOW", "sample": "SAMPLE", "when": "a version"}
+_REPAIRS = {
+    "order": "leave it out; an aggregated result can be ordered",
+    "windows": "write the window in OVER (...) itself",
+    **dict.fromkeys(("limit", "offset"), "leave it out, or put it on the aggregated result"),
+    "group": "aggregate in the outer query",
+}
 
 
 def check_arguments(node: exp.Expr, allowed: Iterable[str]) -> None:
@@ -54,7 +60,8 @@ def check_arguments(node: exp.Expr, allowed: Iterable[str]) -> None:
     for key, value in node.args.items():
         if value and key not in allowed:
             name = _CLAUSE_NAMES.get(key, key.rstrip("_s").upper())
-            raise refusal("DP221", f"{name} over private rows is not answered", span=span_of(node))
+            reason = f"{name} over private rows is not answered"
+            raise refusal("DP221", reason, span=span_of(node), repair="name the table alone")
 
 
 def check_clauses(block: PrivateBlock, allowed: Iterable[str]) -> None:
@@ -64,7 +71,7 @@ def check_clauses(block: PrivateBlock, allowed: Iterable[str]) -> None:
             continue
         name = _CLAUSE_NAMES.get(clause, clause.rstrip("_").upper())
         where = span_of(value) if isinstance(value, exp.Expr) else span_of(block.node)
-        repair = "put it on the aggregated result instead" if clause in RELEASE_CLAUSES else "leave it out"
+        repair = _REPAIRS.get(clause, "leave it out")
         raise refusal("DP221", f"{name} over private rows is not answered", span=where, repair=repair)
     distinct = block.node.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.compile.blocks import PrivateBlock, Source, TableSource, is_aggregate, is_optional, nested_in
+from dpsql.compile.instead import argument_of, instead_of, name_of, not_single, sample, several, several_distinct
 from dpsql.compile.ir import Measure, Scalar, Statistic, is_same
 from dpsql.compile.joins import is_public
 from dpsql.compile.labels import is_unit
@@ -33,7 +34,7 @@ class Measures:
 
     def add(self, node: exp.Expr, column: str) -> Measure:
         """The measure of an aggregate call that stands in this column. Raises DP203, DP204."""
-        text = shown(node)
+        text = shown(node, bare=True)
         call, condition = node, None
         while isinstance(call, exp.Filter):
             more = call.expression.this
@@ -75,7 +76,7 @@ class Measures:
                 )
                 return Statistic.ROWS, self._predicate(predicate)
             case exp.Count() if call.args.get("expressions"):
-                raise refusal("DP203", "COUNT takes one argument", span=span)
+                raise several(call, span)
             case exp.Count() if call.this is None or isinstance(call.this, exp.Star):
                 return Statistic.ROWS, self._predicate(condition)
             case exp.Count() if isinstance(call.this, exp.Distinct):
@@ -86,9 +87,16 @@ class Measures:
                 statistic = Statistic.SUM if isinstance(call, exp.Sum) else Statistic.AVG
                 return statistic, self._bounded(call, condition, span)
             case _:
-                name = call.name if isinstance(call, exp.Anonymous) else _function(call).sql_names()[0]
-                repair = f"the aggregates answered are {_ANSWERED}"
-                raise refusal("DP203", f"{name} over private rows is not answered", span=span, repair=repair)
+                reason = f"{name_of(call)} over private rows is not answered"
+                raise refusal("DP203", reason, span=span, repair=instead_of(call, _ANSWERED, self._sample(call)))
+
+    def _sample(self, call: exp.Expr) -> str:
+        """A literal of the type of what an aggregate takes."""
+        argument = argument_of(call)
+        try:
+            return sample(self._value(argument, None).facts.type.kind) if argument is not None else ""
+        except Error:
+            return sample(Kind.INTEGER)
 
     def _distinct(
         self, distinct: exp.Distinct, condition: exp.Expr | None, span: Span | None
@@ -97,8 +105,7 @@ class Measures:
         many rows it has. In a LEFT JOINed table the unit may be missing."""
         argument = distinct.expressions[0].unnest()
         if len(distinct.expressions) > 1 or isinstance(argument, exp.Tuple) or is_star(argument):
-            repair = "name one column, or make one text of several: COUNT(DISTINCT CONCAT(a, '|', b))"
-            raise refusal("DP203", "COUNT(DISTINCT ...) takes one expression", span=span, repair=repair)
+            raise several_distinct(distinct, span)
         unit = self._unit(argument)
         if unit is None:
             return Statistic.DISTINCT, self._value(argument, condition)
@@ -139,26 +146,30 @@ class Measures:
         if value.facts.type.kind is Kind.BOOLEAN:
             value = self._value(exp.cast(argument.copy(), exp.DataType.build("BIGINT")), condition)
         if not value.facts.is_numeric:
-            repair = "cast it, or sum a numeric column"
-            raise refusal("DP232", f"{value.facts.type} values cannot be summed", span=span_of(argument), repair=repair)
+            reason, text = f"{value.facts.type} values cannot be summed", shown(argument)
+            repair = f"take a part of it, as in year({text})"
+            if value.facts.type.kind is Kind.VARCHAR:
+                repair = f"convert and bound it: LEAST(GREATEST(TRY_CAST({text} AS BIGINT), 0), 100)"
+            raise refusal("DP232", reason, span=span_of(argument), repair=repair)
         if not value.facts.is_bounded:
             raise self._unbounded(argument)
         return value
 
     def _unbounded(self, argument: exp.Expr) -> Error:
-        names = sorted({called(c) for c in argument.find_all(exp.Column)})
+        columns = [c for c in argument.find_all(exp.Column) if nested_in(c) is None]
+        unbounded = [c for c in columns if (f := self.made.kept.get((c.table, c.name))) is None or not f.is_bounded]
+        names = sorted({called(c) for c in unbounded or columns})
         text = shown(argument)
         reason = f"{text} has no bounds, so one {self.policy.unit} could move the result without limit"
-        repair = (
-            f"give bounds: LEAST(GREATEST({text}, 0), 100), or ask the owner for bounds of {', '.join(names) or 'it'}"
-        )
+        owner = f", or ask the owner for bounds of {', '.join(names)}" if unbounded else ""
+        repair = f"give bounds: LEAST(GREATEST({text}, 0), 100){owner}"
         return refusal("DP204", reason, span=span_of(argument), repair=repair)
 
     def _check_row(self, tree: exp.Expr) -> None:
         for node in tree.walk():
             other = isinstance(node, exp.Window | exp.Query) or (isinstance(node, exp.Exists) and not _is_nested(node))
             if is_aggregate(node) or other:
-                raise refusal("DP203", "an aggregate takes an expression of single rows", span=span_of(node))
+                raise not_single(node)
             hidden = isinstance(node, exp.Column) and (node.table, node.name) not in self.made.scope
             if hidden and nested_in(node) is None:
                 repair = f"it can be counted: COUNT(DISTINCT {node.name})"
@@ -168,9 +179,3 @@ class Measures:
 def _is_nested(node: exp.Exists) -> bool:
     """Whether it is an EXISTS whose query has been resolved."""
     return isinstance(node.this, exp.Expr) and nested_in(node.this) is not None
-
-
-def _function(call: exp.Expr) -> type[exp.Func]:
-    while not isinstance(call, exp.Func):
-        call = call.this
-    return type(call)

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from dpsql.compile.blocks import OtherSource, Source, TableSource
 from dpsql.compile.parse import span_of
-from dpsql.compile.trees import CALLED, folded, wrapped
+from dpsql.compile.trees import CALLED, folded, spelled, wrapped
 from dpsql.errors import Error, Span, nearest, refusal
 
 
@@ -61,7 +61,7 @@ class Names:
             reason = f'the column "{column.name}" is in several tables'
             raise refusal("DP112", reason, span=span_of(column), repair=repair)
         if found:
-            found[0].meta[CALLED] = column.name
+            found[0].meta[CALLED] = (column.table, column.name) if column.table else (column.name,)
             return _positioned(found[0], column)
         opaque = [
             s for v, s in self.sources.items() if isinstance(s, OtherSource) and not s.columns and qualifier in ("", v)
@@ -95,13 +95,46 @@ class Names:
 
     def unknown(self, column: exp.Column) -> Error:
         """The refusal of a name that means nothing here."""
-        text = f"{column.table}.{column.name}" if column.table else column.name
-        if not column.table and folded(column.name) in self.sources:
-            reason = f'"{text}" is a table: whole rows are not values here'
-            return refusal("DP111", reason, span=span_of(column), repair="name its columns")
-        hint = nearest(column.name, self.all_columns())
-        repair = f"the columns are: {', '.join(dict.fromkeys(self.all_columns()))[:200]}"
-        return refusal("DP111", f'no column "{text}" is visible here.{hint}', span=span_of(column), repair=repair)
+        span = span_of(column)
+        if column.table and folded(column.table) not in self.sources:
+            return self.no_source(column)
+        name = folded(column.name)
+        if not column.table and name in self.sources:
+            reason = f'"{column.name}" is a table: whole rows are not values here'
+            repair = f"name its columns, such as {column.name}.{next(iter(self._columns_of(name)), 'x')}"
+            return refusal("DP111", reason, span=span, repair=repair)
+        listed = self._columns_of(folded(column.table)) if column.table else [*self.all_columns(), *self.aliases]
+        hint = nearest(column.name, listed)
+        repair = f"the columns are: {', '.join(dict.fromkeys(listed))[:200]}"
+        if not hint and not column.table and _is_text(column.this):
+            text = column.name.strip(_CURLY).replace("'", "''")
+            repair = f"a text stands in single quotes: '{text}'"
+        written = spelled(*filter(None, (column.table, column.name))).replace('"', "")
+        return refusal("DP111", f'no column "{written}" is visible here{hint}', span=span, repair=repair)
+
+    def no_source(self, column: exp.Column) -> Error:
+        """The refusal of a column of a table that FROM does not have."""
+        wanted = folded(column.table)
+        alias = next((v for v, s in self.sources.items() if folded(s.node.name) == wanted), None)
+        if alias is not None:
+            reason = f'the table "{column.table}" is called "{alias}" here'
+            return refusal("DP111", reason, span=span_of(column), repair=f"write {alias}.{column.name}")
+        reason = f'no table "{column.table}" is in FROM here{nearest(column.table, self.sources)}'
+        visible = [v for v in self.sources if v.strip()]
+        repair = f"the tables are: {', '.join(visible)}" if visible else "name it in FROM"
+        return refusal("DP111", reason, span=span_of(column), repair=repair)
+
+    def _columns_of(self, visible: str) -> list[str]:
+        return [called for called, _ in self.sources[visible].columns] if visible in self.sources else []
+
+
+_CURLY = "\u2018\u2019\u201c\u201d"
+"""Quotes of typesetters, which SQL takes for letters."""
+
+
+def _is_text(identifier: exp.Expr) -> bool:
+    """Whether a name looks like a text in the wrong quotes."""
+    return bool(identifier.args.get("quoted")) or identifier.name[:1] in _CURLY
 
 
 def called_columns(
@@ -114,7 +147,7 @@ def called_columns(
         renamed = renamed[: len(names)]
     if len(renamed) > len(names):
         reason = f"there are {len(renamed)} names for columns here, and {len(names)} to be named"
-        raise refusal("DP111", reason, span=span)
+        raise refusal("DP111", reason, span=span, repair=f"name {len(names)} at most")
     found: list[str] = []
     taken: set[str] = set()
     for name in [*renamed, *names[len(renamed) :]]:
@@ -131,6 +164,9 @@ def _is_bare(source: Source) -> bool:
 
 def _positioned(bound: exp.Expr, written: exp.Column) -> exp.Expr:
     """Give the bound column, or each of those merged into one, the place of the written one, for carets."""
+    table = written.args.get("table")
     for column in bound.find_all(exp.Column):
         column.this.meta.update(written.this.meta)
+        if table is not None and "start" in table.meta:
+            column.this.meta["start"] = table.meta["start"]
     return bound

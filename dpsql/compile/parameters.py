@@ -57,7 +57,8 @@ def literals_for(slots: Mapping[str, Token], values: Parameters | None) -> dict[
 
 def _bind(slots: Mapping[str, Token], parameters: Parameters | None) -> dict[str, Value | None]:
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Mapping | Sequence | None):
-        raise refusal("DP003", "parameters are a list of values, or a mapping of names to values")
+        reason, repair = "parameters are a list of values, or a mapping of names to values", "pass [value, ...]"
+        raise refusal("DP003", reason, repair=repair)
     if isinstance(parameters, Mapping):
         given = {str(name): value for name, value in parameters.items()}
     else:
@@ -65,14 +66,14 @@ def _bind(slots: Mapping[str, Token], parameters: Parameters | None) -> dict[str
     for name, token in slots.items():
         if name not in given:
             at = span_of_token(token)
-            raise refusal(
-                "DP003", f"no value is given for parameter {name[:40]}", span=at, repair="pass one value for each"
-            )
+            repair = "pass one value for each" if name.isdigit() else f'pass a mapping: {{"{name[:40]}": value}}'
+            raise refusal("DP003", f"no value is given for parameter {name[:40]}", span=at, repair=repair)
     unused = [name for name in given if name not in slots]
     if unused:
-        raise refusal(
-            "DP003", f"the statement has no parameter {unused[0][:40]}", repair="pass one value for each parameter"
-        )
+        name = unused[0][:40]
+        count = f"it has {len(slots)}; " if slots else ""
+        repair = f"{count}write ? for each value" if name.isdigit() else f"{count}write ${name} in it"
+        raise refusal("DP003", f"the statement has no parameter {name}", repair=repair)
     return given
 
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from dpsql.compile import essence
 from dpsql.compile.canonical import Pair, alike, check_shape, parenthesised, plain, read, same, span_of, write
+from dpsql.compile.instead import instead_of, name_of, reasoned, several_distinct
 from dpsql.compile.parameters import Parameters, literals_for, number, put
+from dpsql.compile.places import place
 from dpsql.compile.scan import STRINGS, scan, span_of_token, tokenize
-from dpsql.compile.trees import dissolve
+from dpsql.compile.trees import dissolve, nodes
 from dpsql.errors import Error, refusal
 
 __all__ = ["Parameters", "Parsed", "parse", "span_of"]
@@ -55,9 +56,12 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
     _refuse_unfinished(tokens)
     numbered, slots = number(tokens)
     literals = literals_for(slots, parameters)
-    first = check_shape(plain(put(read(numbered, text), literals, slots)))
+    first = check_shape(place(plain(put(read(numbered, text), literals, slots)), tokens))
     spelled = {name: tokenize(write(literal)) for name, literal in literals.items()}
-    settled = _settle(first)
+    try:
+        settled = _settle(first)
+    except Error as error:
+        raise _unwritable(first) or error from None
     lost, invented = essence.compare(numbered, settled.tokens, spelled)
     if lost or invented:
         raise _unfaithful(lost, invented, tokens, first)
@@ -65,7 +69,8 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
         reason = "dpsql cannot be sure that this is read as it is meant"
         repair = "put parentheses around its parts, or write it in another way"
         raise refusal("DP106", reason, span=span_of(settled.unlike), repair=repair)
-    _place(settled.pairs, tokens)
+    for node, origin in settled.pairs:
+        node._meta = dict(origin._meta) if origin._meta else None
     dissolve(first)
     return Parsed(settled.tree, text)
 
@@ -111,6 +116,19 @@ def _reread(tokens: list[Token], text: str) -> exp.Query:
     raise refusal("DP106", "there is no way to write this statement for DuckDB", repair="write it in another way")
 
 
+def _unwritable(tree: exp.Query) -> Error | None:
+    """The refusal of the smallest call that DuckDB's SQL has no form for; None where it is no single one."""
+    for node in reversed(nodes(tree)):
+        if isinstance(node, exp.Func):
+            try:
+                write(node)
+            except Error:
+                name, span = node.sql_name().lower(), span_of(node)
+                reason, repair = f"{name} with these arguments is no SQL of DuckDB", "give it only what it needs"
+                return reasoned(node, name, span) or refusal("DP106", reason, span=span, repair=repair)
+    return None
+
+
 def _refuse_loose_not(tokens: Sequence[Token]) -> None:
     """`a = NOT b IS NULL`: sqlglot and DuckDB disagree on how far a NOT reaches that is an operand."""
     for i, token in enumerate(tokens[1:], 1):
@@ -139,22 +157,32 @@ def _refuse_unfinished(tokens: Sequence[Token]) -> None:
         )
         twice = token.token_type in _DIRECTIONS and after is not None and after.token_type in _DIRECTIONS
         if bare or open_using or twice:
-            reason = f"{token.text.upper()} is not finished here" if not twice else "one direction is enough"
-            raise refusal("DP101", reason, span=span_of_token(token))
+            word = token.text.upper()
+            reason = f"{word} is not finished here" if not twice else "one direction is enough"
+            repair = "write ASC or DESC" if twice else f"write what follows {word}, or leave it out"
+            if open_using and after is not None:
+                repair = f"write USING ({after.text})"
+            raise refusal("DP101", reason, span=span_of_token(token), repair=repair)
 
 
 def _unfaithful(lost: Sequence[Token], invented: Sequence[str], tokens: Sequence[Token], tree: exp.Query) -> Error:
     """What is not as it was, or, where the tree holds what is answered nowhere, that."""
     for node in tree.walk():
         if type(node) in _NOWHERE:
-            return refusal(
-                "DP240", f"{_NOWHERE[type(node)]} is not answered", span=span_of(node), repair="leave it out"
-            )
+            reason = f"{_NOWHERE[type(node)]} is not answered"
+            return refusal("DP240", reason, span=span_of(node), repair="leave it out")
+        if isinstance(node, exp.WithinGroup):
+            reason = f"{name_of(node)} ... WITHIN GROUP is not answered"
+            return refusal("DP203", reason, span=span_of(node), repair=instead_of(node, "COUNT, SUM and AVG"))
         if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct) and len(node.this.expressions) > 1:
-            repair = "make one text of them: COUNT(DISTINCT CONCAT(a, '|', b))"
-            return refusal("DP106", "COUNT(DISTINCT ...) takes one expression", span=span_of(node), repair=repair)
+            return several_distinct(node.this, span_of(node))
     repair = "write it in another way, and give functions only the arguments they need"
     if not lost:
+        limit = tree.args.get("limit") if invented[0] == "OFFSET" else None
+        if limit is not None:
+            offset = next((n.expression.name for n in tree.find_all(exp.Offset)), "n")
+            reason, repair = "LIMIT takes one number", f"write LIMIT {limit.expression.name} OFFSET {offset}"
+            return refusal("DP101", reason, span=span_of(limit), repair=repair)
         return refusal("DP106", f"{invented[0][:40]!r} would have to be added to read this", repair=repair)
     at = next(i for i, token in enumerate(tokens) if token.start == lost[0].start)
     span = span_of_token(lost[0])
@@ -162,20 +190,35 @@ def _unfaithful(lost: Sequence[Token], invented: Sequence[str], tokens: Sequence
         return refusal(
             "DP110", "a string is not a table; files are not read", span=span, repair="SHOW TABLES lists them"
         )
-    reason = f"{lost[0].text[:40]!r} would be lost or read as something else"
-    return refusal("DP106", reason, span=span, repair=repair)
+    return _lost(at, tokens)
 
 
-def _place(pairs: Sequence[Pair], tokens: Sequence[Token]) -> None:
-    """Copy the analyst's positions onto the canonical tree; a call reaches to its closing parenthesis."""
-    closing: dict[int, int] = {}
-    opened: list[int] = []
-    for before, token in pairwise(tokens):
-        if token.token_type is TokenType.L_PAREN:
-            opened.append(before.start)
-        elif token.token_type is TokenType.R_PAREN and opened:
-            closing[opened.pop()] = token.end
-    for node, origin in pairs:
-        node._meta = dict(origin._meta) if origin._meta else None
-        if node._meta and isinstance(node, exp.Func) and node._meta.get("start") in closing:
-            node._meta["end"] = closing[node._meta["start"]]
+_RESERVED = frozenset(
+    "ALL ANY AS ASC BOTH CASE CHECK COLUMN CREATE DEFAULT DESC DISTINCT ELSE END EXCEPT FETCH FOR FROM GROUP HAVING IN"
+    " INTO LIMIT OFFSET ON ONLY OR ORDER PRIMARY REFERENCES SELECT SOME TABLE THEN TO UNION UNIQUE USER USING WHEN"
+    " WHERE WINDOW WITH".split()
+)
+"""Words that stand for names only in double quotes."""
+
+
+def _lost(at: int, tokens: Sequence[Token]) -> Error:
+    """The refusal of a token that sqlglot has read past, or read as another one."""
+    token, span = tokens[at], span_of_token(tokens[at])
+    word, said = token.text.upper(), token.text[:40]
+    before, after = tokens[max(at - 1, 0)].text, tokens[min(at + 1, len(tokens) - 1)].text
+    if word == "JOIN":
+        repair = "write JOIN ... ON a.x = b.x, or JOIN ... USING (x)"
+        return refusal("DP101", "JOIN needs ON or USING", span=span, repair=repair)
+    if word in ("REGEXP", "RLIKE", "~*"):
+        flags = ", 'i'" if word == "~*" else ""
+        repair = f"write regexp_matches({before}, '{after}'{flags})"
+        return refusal("DP230", f"the operator {said} is not answered", span=span, repair=repair)
+    if word in ("ANY", "ALL", "SOME") and before.upper() in ("LIKE", "ILIKE"):
+        column, how = tokens[max(at - 2, 0)].text, before.upper()
+        reason, repair = f"{how} {word} is not answered", f"write {column} {how} 'a' OR {column} {how} 'b'"
+        return refusal("DP230", reason, span=span, repair=repair)
+    if word in _RESERVED:
+        repair = f'put it into double quotes where it is a name: "{said}"'
+        return refusal("DP106", f'"{said}" is a keyword, and here a name would be read', span=span, repair=repair)
+    repair = "write it in another way, and give functions only the arguments they need"
+    return refusal("DP106", f"{said!r} would be lost or read as something else", span=span, repair=repair)

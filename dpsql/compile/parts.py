@@ -93,7 +93,7 @@ def part_named(text: str, span: Span | None, among: tuple[str, ...] = tuple(PART
     if part is None or part not in among:
         raise refusal(
             "DP231",
-            f'"{text.lower()}" is not a part of a date that is answered here.{nearest(text, among)}',
+            f'"{text.lower()}" is not a part of a date that is answered here{nearest(text, among)}',
             span=span,
             repair=f"write one of {', '.join(among)}",
         )

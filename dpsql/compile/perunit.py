@@ -24,13 +24,14 @@ from dpsql.compile.blocks import (
     item_name,
     nested_in,
 )
+from dpsql.compile.instead import not_grouped
 from dpsql.compile.ir import ColumnName, Facts, PerUnit, Scalar, Scope
 from dpsql.compile.joins import left_join
 from dpsql.compile.labels import identify, is_unit, labels_of_output
 from dpsql.compile.lowered import GROUP_CLAUSES, Lowered, check_clauses, project
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_scalar, narrow
-from dpsql.compile.trees import called, column, rebuild, without_parens
+from dpsql.compile.trees import column, rebuild, without_parens
 from dpsql.errors import refusal
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def looked_up(rows: RowLowerer, made: Lowered, block: PrivateBlock, scope: Scope
     """The value of a correlated aggregate without GROUP BY for the row outside, which the groups are joined to. Where
     there is no group, counts are 0 and the rest is NULL, as over no rows. scope: of the row outside."""
     if block.having is not None:
-        raise refusal("DP220", "HAVING without GROUP BY is not answered here", span=span_of(block.having))
+        reason, repair = "HAVING without GROUP BY is not answered here", "leave it out"
+        raise refusal("DP220", reason, span=span_of(block.having), repair=repair)
     groups = _Groups(rows, block, [inner for inner, _ in block.correlated])
     right = groups.made()
     pairs = [(groups.over(inner), outer) for inner, outer in block.correlated]
@@ -110,9 +112,10 @@ class _Groups:
         self.needed: set[str] = set()  # the keys that tell groups of one unit apart
         self.measures: list[tuple[str, Scalar]] = []
         self._trees: list[exp.Expr] = []
-        distinct_ = block.node.args.get("distinct") is not None
-        if distinct_ and any(True for i in block.items for _ in aggregates(i.tree)):
-            raise refusal("DP221", "DISTINCT over groups is not answered here", span=span_of(block.node))
+        distinct_ = block.node.args.get("distinct")
+        if distinct_ is not None and any(True for i in block.items for _ in aggregates(i.tree)):
+            reason = "DISTINCT over groups is not answered here"
+            raise refusal("DP221", reason, span=span_of(distinct_), repair="leave it out")
         for tree in [*block.groups, *hidden]:
             self._add_key(tree)
         for item in [*(i.tree for i in block.items), block.having]:
@@ -137,10 +140,7 @@ class _Groups:
         if nested_in(node) is not None:
             return node.copy()
         if isinstance(node, exp.Column):
-            repair = f"add {called(node)} to GROUP BY, or aggregate it"
-            raise refusal(
-                "DP202", f'"{called(node)}" is neither grouped nor aggregated', span=span_of(node), repair=repair
-            )
+            raise not_grouped(node)
         return rebuild(node, self.over)
 
     def is_hidden(self, tree: exp.Expr) -> bool:
@@ -152,7 +152,8 @@ class _Groups:
         if any(key == meaning for key, _ in self.keys):
             return
         if isinstance(tree, SETS | exp.Tuple):
-            raise refusal("DP221", "grouping sets in a subquery of rows are not answered", span=span_of(tree))
+            reason, repair = "grouping sets in a subquery of rows are not answered", "group by plain columns there"
+            raise refusal("DP221", reason, span=span_of(tree), repair=repair)
         name = f"k{len(self.keys) + 1}"
         source = next((s for s in self.block.sources if isinstance(tree, exp.Column) and s.alias == tree.table), None)
         of_unit = source is not None and is_unit(source, tree.name, self.rows.policy)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from dpsql.compile import instead
 from dpsql.compile.bounds import limited, most_rows, rows_of
 from dpsql.compile.ir import MAX_INFERRED_KEYS, PublicKeys, Query, Release
 from dpsql.compile.limits import Domains, Request, choose, combined, declared
@@ -212,19 +213,23 @@ def _count(public: PublicKeys, release: Release, request: Request, count_keys: C
     if most is not None and keys > most:
         if request.delta > 0:
             return None
-        reason = f"the statement has more than {most} possible groups"
-        raise refusal("DP207", reason, span=release.span, repair="restrict the keys in WHERE: IN (...) or BETWEEN")
+        names = ", ".join(k.text for k in release.keys)
+        reason = f"{names} {'have' if len(release.keys) > 1 else 'has'} more than {most} possible groups"
+        repair = f"restrict a key, {instead.listed(release.keys[-1])}, or group by fewer keys"
+        raise refusal("DP207", reason, span=release.keys[0].scalar.span, repair=repair)
     return max(keys, 1)
 
 
 def _not_public(release: Release) -> Error:
     """The refusal of a private key under a budget without delta."""
     if not release.measures:
-        repair = "add COUNT(*) with GROUP BY over keys with public values"
-        return refusal("DP205", "which groups exist is not public", span=release.span, repair=repair)
+        names = ", ".join(k.text for k in release.keys)
+        repair = f"count the groups: SELECT {names}, COUNT(*) ... GROUP BY {names}, with keys that have public values"
+        return refusal("DP205", "which groups exist is not public", span=release.keys[0].scalar.span, repair=repair)
     key = next(k for k in release.keys if k.name in release.private_keys)
+    coarser = instead.coarser(key) or "a column with `values` or of a public table"
     repair = (
-        f"list the groups you want, WHERE {key.text} IN (...), or group by a column with `values` or a public table's;"
+        f"list the groups you want, {instead.listed(key)}, or group by {coarser};"
         " with a delta above 0 in the policy, keys can be selected privately"
     )
     return refusal("DP205", f"the groups of {key.text} are not public", span=key.scalar.span, repair=repair)

@@ -15,9 +15,10 @@ from sqlglot import exp
 
 from dpsql.compile.canonical import is_unit, no_unit, span_of
 from dpsql.compile.essence import INTERVAL_UNITS, UNITS
+from dpsql.compile.instead import no_function
 from dpsql.compile.sizes import check_size
 from dpsql.compile.trees import nodes
-from dpsql.errors import Error, Span, nearest, refusal
+from dpsql.errors import Error, Span, refusal
 
 # name, sqlglot's class for it (- where sqlglot has none), least and largest number of arguments
 _TABLE = """
@@ -163,6 +164,7 @@ _FRAMES = {
     "end_side": ("PRECEDING", "FOLLOWING"),
 }
 _WORDS = frozenset(["TIES", "GROUP", "CURRENT ROW", "NO OTHERS"])
+_CASTS = "cast to BOOLEAN, BIGINT, DECIMAL(w, s), DOUBLE, VARCHAR, DATE or TIMESTAMP"
 _UNIT_FIRST = ("date_part", "date_sub", "datesub")
 
 
@@ -183,8 +185,11 @@ def _check_construct(node: exp.Expr, allowed: frozenset[str]) -> None:
         if value is None or value is False or value == []:
             continue
         if key not in allowed:
-            with_ = "" if isinstance(node, exp.DataType) else f" with {key.strip('_').upper()}"
-            raise _no_construct(node, f"{_word_for(node)}{with_}")
+            if isinstance(node, exp.DataType):
+                raise _no_construct(node, "this type", _CASTS)
+            if isinstance(node, exp.Column):
+                raise _no_construct(node, "a name with several dots", "write table.column")
+            raise _no_construct(node, f"{_word_for(node)} with {key.strip('_').upper()}")
     words = _JOINS if isinstance(node, exp.Join) else _FRAMES if isinstance(node, exp.WindowSpec) else {}
     for key, choice in words.items():
         value = node.args.get(key)
@@ -194,7 +199,7 @@ def _check_construct(node: exp.Expr, allowed: frozenset[str]) -> None:
         case exp.Table() if not isinstance(node.this, exp.Identifier | exp.GenerateSeries):
             raise _no_function(node.this if isinstance(node.this, exp.Func) else node)
         case exp.DataType() if not isinstance(node.this, exp.DType) or node.this.value not in _TYPES:
-            raise _no_construct(node, f"the type {node.sql(dialect='duckdb')[:40]}")
+            raise _no_construct(node, f"the type {node.sql(dialect='duckdb')[:40]}", _CASTS)
         case exp.Var() if not (is_unit(node) or str(node.this).upper() in _WORDS):
             raise _no_construct(node, f"the word {str(node.this)[:40]}")
         case exp.Interval() if node.args.get("unit") is None and not _is_plain_interval(node):
@@ -254,13 +259,11 @@ def _arguments(node: exp.Func) -> Iterator[exp.Expr]:
 
 
 def _no_function(node: exp.Expr) -> Error:
-    name = _name_of(node) if isinstance(node, exp.Func) else "this"
-    repair = f"use another function.{nearest(name, FUNCTIONS)}"
-    return refusal("DP230", f"the function {name[:40]} is not answered", span=_where(node), repair=repair)
+    return no_function(node, _name_of(node) if isinstance(node, exp.Func) else "this", FUNCTIONS, _where(node))
 
 
-def _no_construct(node: exp.Expr, what: str) -> Error:
-    return refusal("DP240", f"{what} is not answered", span=_where(node), repair="leave it out")
+def _no_construct(node: exp.Expr, what: str, repair: str = "leave it out") -> Error:
+    return refusal("DP240", f"{what} is not answered", span=_where(node), repair=repair)
 
 
 def _where(node: exp.Expr | None) -> Span | None:

@@ -37,10 +37,10 @@ from dpsql.compile.blocks import (
     nested_column,
     tables_of,
 )
-from dpsql.compile.names import Names, called_columns
+from dpsql.compile.names import Names, Prefer, called_columns
 from dpsql.compile.parse import Parsed, span_of
 from dpsql.compile.trees import aliased, default_name, folded, from_items, is_plain_subquery, is_star
-from dpsql.errors import Error, nearest, refusal
+from dpsql.errors import Error, Span, nearest, refusal
 from dpsql.policy.model import Policy, Table
 
 PUBLIC_CATALOG = "pub"
@@ -56,7 +56,7 @@ def resolve(parsed: Parsed, policy: Policy) -> Resolved:
     bound = resolver.query(root, {})
     if bound is not None:
         resolver.blocks[id(root)] = bound
-    return Resolved(root, resolver.blocks, resolver.nested)
+    return Resolved(root, resolver.blocks, resolver.nested, resolver.doubts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ class _Resolver:
         self.policy = policy
         self.blocks: dict[int, Private] = {}
         self.nested: list[Nested] = []
+        self.doubts: list[Error] = []
         self._used: dict[str, int] = {}
         self._ctes: set[str] = set()
 
@@ -159,6 +160,7 @@ class _Resolver:
         for visible in names.sources:  # the aliases of private blocks below are not to hide these
             self._used.setdefault(visible, 1)
         written = Names({visible: _as_written(s, visible) for visible, s in names.sources.items()}, outer=outer)
+        self._doubt(node, written)
         joins = node.args.get("joins") or ()
         for part in [
             *(c for c in node.iter_expressions() if not isinstance(c, exp.With | exp.From | exp.Join)),
@@ -168,6 +170,19 @@ class _Resolver:
                 if child is not part.this or not isinstance(part, exp.Join):
                     self._public_part(child, env, written)
         return None
+
+    def _doubt(self, node: exp.Select, written: Names) -> None:
+        """Note the names of a public SELECT that none of its tables has, and none of its aliases is."""
+        if not written.sources or any(not s.columns for s in written.sources.values()):
+            return
+        aliases: dict[str, exp.Expr] = {folded(i.alias): i for i in node.expressions if i.alias}
+        names = Names(written.sources, aliases=aliases, outer=written.outer)
+        for column in node.find_all(exp.Column):
+            if isinstance(column.this, exp.Identifier) and column.find_ancestor(exp.Query) is node:
+                try:
+                    names.bind(column, Prefer.COLUMN)
+                except Error as error:
+                    self.doubts.append(error)
 
     def _private(
         self,
@@ -180,10 +195,10 @@ class _Resolver:
         binder = Binder(node, names, lambda query, around: self._nest(query, env, around), self._kept, self.policy)
         return binder.block(sources[0], sources[1:], ctes)
 
-    def _kept(self, nested: Nested) -> exp.Expr:
-        """What stands for a nested query in the expression around it."""
+    def _kept(self, nested: Nested, span: Span | None = None) -> exp.Expr:
+        """What stands for a nested query in the expression around it, at its place."""
         self.nested.append(nested)
-        return nested_column(len(self.nested) - 1)
+        return nested_column(len(self.nested) - 1, span)
 
     def _public_part(self, node: exp.Expr, env: _Environment, outer: Names | None) -> None:
         """Resolve what is nested below a part of a public query."""
@@ -203,7 +218,7 @@ class _Resolver:
         bound: Nested | None = self.query(copy, env, names)
         if bound is None:
             bound = self._correlated(node, env, names) or PublicBlock(copy, _kept(env))
-        return self._kept(bound)
+        return self._kept(bound, span_of(node))
 
     def _correlated(self, node: exp.Expr, env: _Environment, names: Names) -> PrivateBlock | None:
         """A public SELECT that names columns of the private block around it, bound like a private one."""
@@ -256,6 +271,8 @@ class _Resolver:
                 source = self._public(node, alias, renamed, env)
             else:
                 rows = True
+        elif isinstance(node, exp.Lateral):
+            rows = any(self._reads_rows(table, env) for table in node.find_all(exp.Table))
         elif self._reads_rows(node, env):
             rows = True
         else:
@@ -265,7 +282,8 @@ class _Resolver:
         key = folded(alias) or f" {len(names.sources)}"
         if key in names.sources:
             reason = f'two tables in FROM are called "{alias}"'
-            raise refusal("DP112", reason, span=span_of(node), repair="give one of them an alias")
+            repair = f"give one of them another alias: {alias}2"
+            raise refusal("DP112", reason, span=span_of(node), repair=repair)
         names.sources[key] = source
         return source
 
@@ -395,7 +413,7 @@ class _Resolver:
         hint = nearest(shown, self.policy.tables)
         known = ", ".join(sorted(self.policy.tables)[:8])
         raise refusal(
-            "DP110", f'no table "{shown}" is visible here.{hint}', span=span_of(node), repair=f"the tables are: {known}"
+            "DP110", f'no table "{shown}" is visible here{hint}', span=span_of(node), repair=f"the tables are: {known}"
         )
 
     def _unique(self, base: str) -> str:

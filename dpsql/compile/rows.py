@@ -174,12 +174,16 @@ class RowLowerer:
             return self._union(block, alias)
         if block.correlated and not hidden:
             raise refusal(
-                "DP220", "a subquery in FROM cannot name columns of the query around it", span=span_of(block.node)
+                "DP220",
+                "a subquery in FROM cannot name columns of the query around it",
+                span=span_of(block.node),
+                repair="join it ON that condition",
             )
         if block.shape is Shape.PER_UNIT:
             return perunit.grouped(self, block, alias, hidden)
         if block.shape is Shape.RELEASE:
-            raise refusal("DP220", "this aggregate cannot be read row by row", span=span_of(block.node))
+            repair = f"group it by the {self.policy.unit}"
+            raise refusal("DP220", "this aggregate cannot be read row by row", span=span_of(block.node), repair=repair)
         check_clauses(block, ROW_CLAUSES)
         made = self.block(block)
         items = windows.computed(self, block, made)
@@ -191,10 +195,12 @@ class RowLowerer:
         return lowered
 
     def _union(self, union: PrivateUnion, alias: str) -> Lowered:
-        if any(len(b.names) != len(union.names) for b in union.branches):
-            raise refusal("DP221", "the queries of a UNION have as many columns", span=span_of(union.node))
+        counts, span = [len(b.names) for b in union.branches], span_of(union.node)
+        if len(set(counts)) > 1:
+            reason = f"the queries of this UNION have {' and '.join(map(str, counts))} columns"
+            raise refusal("DP221", reason, span=span, repair=f"select {counts[0]} columns in each")
         parts = [self.derived(b, self.name("branch")) for b in union.branches]
-        rows = [{name: Scalar(column(a, name), facts) for (a, name), facts in p.scope.items()} for p in parts]
+        rows = [{name: Scalar(column(a, name), facts, span) for (a, name), facts in p.scope.items()} for p in parts]
         columns: dict[ColumnName, Facts] = {}
         for name in map(item_name, range(len(union.names))):
             if not all(name in row for row in rows):  # a unit that the policy does not list
@@ -222,7 +228,8 @@ class RowLowerer:
                 repair = "put it into WHERE, or join the table instead"
                 raise refusal("DP220", reason, span=span_of(node), repair=repair)
             if isinstance(node, exp.Window):
-                raise refusal("DP222", f"a window cannot stand in {clause}", span=span_of(node))
+                repair = "compute it in a subquery: SELECT ... FROM (SELECT ..., ROW_NUMBER() OVER (...) AS n FROM ...)"
+                raise refusal("DP222", f"a window cannot stand in {clause}", span=span_of(node), repair=repair)
             if is_aggregate(node):
                 repair = "filter groups with HAVING" if clause == "WHERE" else "aggregate in the outer query"
                 raise refusal("DP203", f"an aggregate cannot stand in {clause}", span=span_of(node), repair=repair)
@@ -300,10 +307,15 @@ def _alias(relation: Relation) -> str:
 
 def _other(source: OtherSource) -> Error:
     span = span_of(source.node)
+    if isinstance(source.node, exp.Lateral):
+        repair = "join it ON that condition, or group it by what it is joined on"
+        return refusal("DP212", "LATERAL over private rows is not answered", span=span, repair=repair)
+    if source.rows and any(table.args.get("joins") for table in source.node.find_all(exp.Table)):
+        repair = "write the joins one after the other, without parentheses"
+        return refusal("DP212", "a join in parentheses is not answered over private rows", span=span, repair=repair)
     if source.rows:
         reason = "rows of several private queries cannot be combined here"
-        repair = "name tables of the policy and subqueries with UNION ALL in FROM, each joined by its keys"
+        repair = "combine them with UNION ALL; instead of EXCEPT and INTERSECT write NOT IN and IN"
         return refusal("DP221", reason, span=span, repair=repair)
-    return refusal(
-        "DP212", "this cannot stand in FROM beside private rows", span=span, repair="name tables of the policy"
-    )
+    repair = "name a table of the policy, or a subquery over tables"
+    return refusal("DP212", "this cannot stand in FROM beside private rows", span=span, repair=repair)

@@ -23,7 +23,7 @@ from dpsql.compile.literals import number_of
 from dpsql.compile.narrowing import assume, compares, sharpened
 from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import joined
-from dpsql.compile.trees import column, unwrapped
+from dpsql.compile.trees import CALLED, column, unwrapped
 from dpsql.errors import Span, refusal
 from dpsql.policy.facts import Kind
 
@@ -55,8 +55,12 @@ def _column(node: exp.Expr, scope: Scope) -> Scalar:
     assert isinstance(node, exp.Column)
     facts = scope.get((node.table, node.name))
     if facts is None or node.args.get("db"):
-        raise refusal("DP111", f'no column "{node.name}" here', span=span_of(node))
-    return Scalar(column(node.table, node.name), facts, span_of(node))
+        reason, repair = f'no column "{node.name}" here', "name a column of this SELECT's own tables"
+        raise refusal("DP111", reason, span=span_of(node), repair=repair)
+    found = column(node.table, node.name)
+    if CALLED in node.meta:
+        found.meta[CALLED] = node.meta[CALLED]
+    return Scalar(found, facts, span_of(node))
 
 
 def _literal(node: exp.Expr, _: Scope) -> Scalar:
@@ -197,7 +201,8 @@ def _escape(node: exp.Expr, scope: Scope) -> Scalar:
 
 
 def _interval(node: exp.Expr, _: Scope) -> Scalar:
-    raise refusal("DP231", "an INTERVAL stands beside + or - of a date, and nowhere else", span=span_of(node))
+    reason = "an INTERVAL stands beside + or - of a date, and nowhere else"
+    raise refusal("DP231", reason, span=span_of(node), repair="compare days: date_diff('day', a, b) > 1")
 
 
 def _negate(node: exp.Expr, scope: Scope) -> Scalar:

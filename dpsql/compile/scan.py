@@ -97,7 +97,8 @@ def tokenize(text: str, name: str = "") -> list[Token]:
         done = tokenizer.tokens
         start = _gap_end(text, done[-1].end + 1 if done else 0)
         what = "this comment has no end" if text.startswith("/*", start) else "this string or quoted name has no end"
-        raise refusal("DP101", what, span=Span(start, min(start + 1, len(text))), source=text, name=name) from None
+        span, repair = Span(start, min(start + 1, len(text))), "close it; a quote within a text is written twice: ''"
+        raise refusal("DP101", what, span=span, repair=repair, source=text, name=name) from None
     return tokens
 
 

@@ -165,7 +165,7 @@ def read(text: str) -> Statement:
         "DP103",
         f"dpsql does not run {verb[:40]} statements",
         span=span_of_token(tokens[0]),
-        repair=_REPAIRS.get(verb, _STATEMENTS + "." + nearest(verb, known)),
+        repair=_REPAIRS.get(verb, _STATEMENTS + nearest(verb, known)),
     )
 
 
@@ -220,7 +220,7 @@ def _read_show(tokens: Sequence[Token]) -> Show:
             "DP103",
             "dpsql shows the budget, the tables or the settings",
             span=Span(tokens[1].start, tokens[-1].end + 1) if len(tokens) > 1 else span_of_token(tokens[0]),
-            repair="SHOW BUDGET, SHOW TABLES, SHOW SETTINGS; DESCRIBE t shows a table's columns."
+            repair="SHOW BUDGET, SHOW TABLES, SHOW SETTINGS; DESCRIBE t shows a table's columns"
             + nearest(what, _SHOWN),
         )
     return Show(what)

@@ -228,7 +228,8 @@ def literal_number(a: Scalar, what: str, most: int) -> int:
     """An argument that must be an integer literal of at most so much."""
     value = constant(a)
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > most:
-        raise refusal("DP231", f"a number that {what} takes is not an integer literal up to {most}", span=a.span)
+        reason = f"a number that {what} takes is not an integer literal up to {most}"
+        raise refusal("DP231", reason, span=a.span, repair=f"write a number up to {most}")
     return value
 
 

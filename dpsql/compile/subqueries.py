@@ -37,7 +37,7 @@ from dpsql.compile.labels import identify, is_unit, labels_in, labels_of_output
 from dpsql.compile.lowered import ROW_CLAUSES, Lowered, check_clauses, public
 from dpsql.compile.parse import span_of
 from dpsql.compile.scalars import lower_condition
-from dpsql.compile.trees import column, conjuncts, rebuild, unwrapped, wrapped
+from dpsql.compile.trees import column, conjuncts, is_star, rebuild, shown, unwrapped, wrapped
 from dpsql.errors import Error, Span, refusal
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ class _Marker:
         scope = {**self.around, **self.made.scope, **right.scope}
         covered = {k.name for k, o in pairs if joins.same_type(k, unwrapped(o), scope)}
         if not any(names <= covered for names in right.unique):
-            raise _several_rows(span)
+            raise _several_rows(span, nested)
         left_join(self.made, right, pairs, {**self.around, **self.made.scope})
         return column(alias, item_name(0))
 
@@ -313,13 +313,14 @@ class _Marker:
 
     def _public_value(self, nested: PublicBlock | PrivateBlock, span: Span | None) -> exp.Expr:
         """A public result: one value, or one for each value of what it is correlated on."""
+        _one_column(nested, span)
         right = self._asked(nested, span, single=True)
         alias = next(iter(right.scope))[0]
         correlated = nested.correlated if isinstance(nested, PrivateBlock) else ()
         keys = [column(alias, item_name(1 + i)) for i in range(len(correlated))]
         pairs = [(k, self._outer(o)) for k, (_, o) in zip(keys, correlated, strict=True)]
         if correlated and not any(names <= {key.name for key in keys} for names in right.unique):
-            raise _several_rows(span)
+            raise _several_rows(span, nested)
         left_join(self.made, right, pairs, {**self.around, **self.made.scope})
         value: exp.Expr = column(alias, item_name(0))
         if correlated and isinstance(nested, PrivateBlock) and _counts(nested):
@@ -354,9 +355,10 @@ def _or_unknown(compared: exp.Binary) -> exp.Expr:
     return exp.or_(compared, *(exp.Is(this=s.copy(), expression=exp.null()) for s in sides), copy=False)
 
 
-def _several_rows(span: Span | None) -> Error:
+def _several_rows(span: Span | None, nested: PublicBlock | PrivateBlock) -> Error:
     reason = "a subquery that stands for one value has one row"
-    return refusal("DP220", reason, span=span, repair="aggregate in it, such as (SELECT MAX(x) FROM ...)")
+    x = shown(nested.items[0].tree) if isinstance(nested, PrivateBlock) else "x"
+    return refusal("DP220", reason, span=span, repair=f"aggregate in it: (SELECT MAX({x}) FROM ...)")
 
 
 def _counts(block: PrivateBlock) -> bool:
@@ -365,12 +367,16 @@ def _counts(block: PrivateBlock) -> bool:
     return isinstance(tree, exp.Count | exp.CountIf)
 
 
-def _one_column(block: PrivateBlock, span: Span | None) -> None:
-    if len(block.items) != 1 or isinstance(block.items[0].tree, exp.Star):
-        raise refusal("DP220", "a subquery that stands for one value has one column", span=span)
+def _one_column(block: PublicBlock | PrivateBlock, span: Span | None) -> None:
+    query = block.node.unnest()
+    items = [i.tree for i in block.items] if isinstance(block, PrivateBlock) else query.expressions
+    star = any(map(is_star, items))
+    if isinstance(query, exp.Select) and (len(items) != 1 or (star and isinstance(block, PrivateBlock))):
+        repair = "select one column in it"
+        raise refusal("DP220", "a subquery that stands for one value has one column", span=span, repair=repair)
 
 
 def _not_combined(nested: PrivateOther) -> Error:
     reason = "rows of several private queries cannot be combined here"
-    repair = "combine them with UNION ALL, or aggregate each one first"
+    repair = "combine them with UNION ALL; instead of EXCEPT and INTERSECT write NOT IN and IN"
     return refusal("DP221", reason, span=span_of(nested.node), repair=repair)

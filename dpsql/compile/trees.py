@@ -185,23 +185,37 @@ def wrapped(node: exp.Expr) -> exp.Expr:
     return node if simple and not infix else exp.Paren(this=node)
 
 
+SUBQUERY = "(SELECT ...)"
+"""What the column that stands for a subquery is called."""
+
 CALLED = "called"
-"""In a bound column's meta: what the analyst called it (columns of subqueries have other names in generated SQL)."""
+"""In a bound column's meta: the names, of the table if it was written and of the column, by which the analyst called it
+(columns of subqueries have other names in generated SQL)."""
+
+WRITTEN = "written"
+"""In a call's meta: its name as the analyst wrote it (sqlglot has one class for STRING_AGG and GROUP_CONCAT)."""
 
 
-def called(node: exp.Column) -> str:
-    """A bound column as the analyst called it."""
-    return str(node.meta.get(CALLED, node.name))
+def called(node: exp.Column, *, bare: bool = False) -> str:
+    """A bound column as the analyst wrote it; with the name of its table where there was one, but for `bare`."""
+    names = node.meta.get(CALLED) or (node.name,)
+    return spelled(*names[-1:] if bare else names)
 
 
-def shown(node: exp.Expr) -> str:
-    """An expression as an analyst would write it: without the aliases and quotes that resolving added."""
+def spelled(*names: str) -> str:
+    """Names as SQL writes them, with dots between them, quoted where they have to be."""
+    if names == (SUBQUERY,):
+        return SUBQUERY
+    return ".".join(n if n.isidentifier() and n == n.lower() else f'"{n.replace(chr(34), chr(34) * 2)}"' for n in names)
+
+
+def shown(node: exp.Expr, *, bare: bool = False) -> str:
+    """An expression as an analyst would write it: without the aliases and quotes that resolving added. bare: without
+    the names of tables too."""
 
     def plain(part: exp.Expr) -> exp.Expr:
-        if isinstance(part, exp.Column) and isinstance(part.this, exp.Identifier):
-            name = called(part)
-            return exp.Column(this=exp.to_identifier(name, quoted=not (name.isidentifier() and name == name.lower())))
-        return part
+        named = isinstance(part, exp.Column) and isinstance(part.this, exp.Identifier)
+        return exp.var(called(part, bare=bare)) if named and isinstance(part, exp.Column) else part
 
     return copied(node).transform(plain, copy=False).sql(dialect="duckdb", comments=False, copy=False)
 

@@ -17,12 +17,12 @@ from dpsql.compile.aggregates import aggregate
 from dpsql.compile.blocks import PrivateBlock
 from dpsql.compile.grid import BIGINT, DOUBLE
 from dpsql.compile.ir import Facts, Scalar, Window, WindowCall
-from dpsql.compile.labels import identify, labels_in
+from dpsql.compile.labels import identify, labels_in, unit_columns
 from dpsql.compile.lowered import Lowered
 from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import Interval, facts_of
 from dpsql.compile.scalars import lower_scalar, narrow
-from dpsql.compile.trees import column, rebuild
+from dpsql.compile.trees import column, rebuild, shown
 from dpsql.errors import refusal
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def _call(
     policy = rows.policy
     if not identify([labels_in(tree, block.sources, policy) for tree in partition], policy):
         reason = f"a window over rows of several {policy.unit}s is not answered"
-        repair = f"add the {policy.unit} to PARTITION BY; a window over released groups is free"
+        unit = next((c for s in block.sources for c in sorted(unit_columns(s, policy))), f"the {policy.unit}")
+        repair = f"write PARTITION BY {', '.join([unit, *map(shown, partition)])}; a window over groups is free"
         raise refusal("DP222", reason, span=span, repair=repair)
     scope = made.kept
     kept = [
@@ -106,7 +107,7 @@ def _call(
     frame = node.args.get("spec")
     function = node.this
     if isinstance(function, exp.IgnoreNulls | exp.RespectNulls):
-        raise refusal("DP222", "IGNORE NULLS over private rows is not answered", span=span)
+        raise refusal("DP222", "IGNORE NULLS over private rows is not answered", span=span, repair="leave it out")
     for argument in function.iter_expressions():
         rows.check_units(block, argument)
     value = _value(function, made)
@@ -131,7 +132,7 @@ def _check_frame(frame: exp.WindowSpec, ties: bool) -> None:
             repair = "use ROWS BETWEEN n PRECEDING AND CURRENT ROW"
             raise refusal("DP222", "this frame is not answered over private rows", span=span_of(frame), repair=repair)
     if frame.args.get("exclude"):
-        raise refusal("DP222", "EXCLUDE is not answered over private rows", span=span_of(frame))
+        raise refusal("DP222", "EXCLUDE is not answered over private rows", span=span_of(frame), repair="leave it out")
 
 
 def _value(function: exp.Expr, made: Lowered) -> Scalar:
@@ -159,10 +160,11 @@ def _value(function: exp.Expr, made: Lowered) -> Scalar:
         if function.args.get("default") is not None:
             raise refusal("DP222", "a default of LAG and LEAD is not answered", span=span, repair="use COALESCE")
         return Scalar(tree, replace(value.facts, nullable=True), span)
-    raise refusal("DP222", "this window function is not answered over private rows", span=span)
+    repair = "use ROW_NUMBER, RANK, LAG, LEAD, FIRST_VALUE, COUNT, SUM, AVG, MIN or MAX"
+    raise refusal("DP222", "this window function is not answered over private rows", span=span, repair=repair)
 
 
 def _whole(node: exp.Expr) -> int:
     if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and 0 < int(node.name) < 1 << 31:
         return int(node.name)
-    raise refusal("DP222", "a whole number from 1 on stands here", span=span_of(node))
+    raise refusal("DP222", "a whole number from 1 on stands here", span=span_of(node), repair="write 1")

@@ -132,7 +132,7 @@ def _interactive(arguments: list[str], commands: list[str]) -> int:
     if not Path(given.policy).exists():
         from dpsql.errors import nearest
 
-        raise Usage(f"no such policy file: {given.policy}." + nearest(given.policy, commands))
+        raise Usage(f"no such policy file: {given.policy}" + nearest(given.policy, commands))
     from dpsql.front.repl import run_repl
 
     with closing(_open(given)) as session:

@@ -139,4 +139,4 @@ class Section:
 
 def sentence(text: str, suggestion: str) -> str:
     """The text and, where there is one, the sentence that `nearest` suggests."""
-    return f"{text}.{suggestion}" if suggestion else text
+    return text + suggestion

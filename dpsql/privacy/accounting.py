@@ -129,7 +129,7 @@ def show_amount(amount: Fraction) -> str:
 
 
 def _out_of_range(what: str) -> Error:
-    return refusal("DP120", f"{what} must be above 0, at least 1e-30 and at most 1000000")
+    return refusal("DP120", f"{what} must be above 0, at least 1e-30 and at most 1000000", repair="write 0.1")
 
 
 def _leading_place(amount: Fraction) -> int:

@@ -140,7 +140,7 @@ def _locate(
             return names[place]
     shown = [n if s == "main" else f"{s}.{n}" for s, n in names]
     what = table.name if table.source == table.name else f"{table.name} (source {table.source})"
-    problems.append(f"{what}: no such table or view in the database.{nearest(table.source, shown)}")
+    problems.append(f"{what}: no such table or view in the database{nearest(table.source, shown)}")
     return None
 
 
@@ -174,7 +174,7 @@ def _read(
     def source(name: str) -> tuple[str, str]:
         """(SQL, type) of a source column; Unfit where there is none."""
         if name.lower() not in types:
-            raise Unfit(f"no such column.{nearest(name, [n for n, _ in types.values()])}")
+            raise Unfit(f"no such column{nearest(name, [n for n, _ in types.values()])}")
         real, declared = types[name.lower()]
         used[real] = None
         return f"s.{quoted(real)}", declared

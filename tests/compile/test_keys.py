@@ -271,7 +271,7 @@ def test_the_repair_works(select: str, source: str, values: str, session: Sessio
     sql = f"SELECT {select} AS k, COUNT(*) AS n FROM {source}{{}} GROUP BY k"
     with pytest.raises(Error, match=r"^DP205") as caught:
         session.compile(sql.format(""))
-    written = re.search(r"WHERE (.*) IN \(\.\.\.\)", str(caught.value))
+    written = re.search(r"WHERE (.*?) IN \(([^;]*)\), or group by", str(caught.value))
     assert written is not None
     compiled = session.compile(sql.format(f" WHERE {written[1]} IN ({values})"))
     assert compiled.plan.releases[0].keys == values.count(",") + 1

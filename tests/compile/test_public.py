@@ -291,7 +291,7 @@ def refused(text: str) -> Error:
         ("now()", "now"),
         ("current_date", "current_date"),
         ("current_timestamp", "current_timestamp"),
-        ("today()", "current_date"),
+        ("today()", "today"),
         ("transaction_timestamp()", "transaction_timestamp"),
         ("hash(a)", "hash"),
         ("stats(a)", "stats"),  # P17
@@ -398,7 +398,7 @@ def test_constructs_off_the_list_are_refused(text: str, code: str) -> None:
 
 
 def test_a_misspelt_function_gets_the_nearest() -> None:
-    assert 'Did you mean "strftime"?' in refused("SELECT strftim(d) FROM t").repair
+    assert 'Did you mean "strftime"?' in refused("SELECT strftim(d) FROM t").reason
 
 
 def test_the_list_is_closed() -> None:

@@ -451,7 +451,7 @@ def test_other_facts_survive_replacement() -> None:
         ("chr(x)", "DP232", "integer"),
         ("reverse(i)", "DP232", "text"),
         ("epoch_us(i)", "DP232", "date"),
-        ("s[1:2]", "DP230", "bracket"),
+        ("s[1:2]", "DP230", "subscript"),
         ("s COLLATE NOCASE", "DP230", "collate"),
         ("i BETWEEN SYMMETRIC 1 AND 2", "DP230", "SYMMETRIC"),
         ("s LIKE 'a!' ESCAPE '!'", "DP231", "escape"),

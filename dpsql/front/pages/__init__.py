@@ -12,6 +12,6 @@ def page_of(code: str) -> str:
     wanted = code.upper().strip("[]:")
     wanted = wanted if wanted.startswith("DP") else f"DP{wanted}"
     if wanted not in CODES:
-        reason = f'no error has the code "{code}".{nearest(wanted, CODES)}'
+        reason = f'no error has the code "{code}"{nearest(wanted, CODES)}'
         raise refusal("DP120", reason, repair=f"codes run from {min(CODES)} to {max(CODES)}")
     return files(__package__).joinpath(f"{wanted}.md").read_text(encoding="utf-8").rstrip("\n")
