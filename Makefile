@@ -115,6 +115,7 @@ BENCH  = XDG_STATE_HOME=$(CURDIR)/build/bench-$(1) XDG_CACHE_HOME=$(CURDIR)/buil
 
 bench: $(VENV)/installed-dev
 	@$(BIN)/python -m bench.noise
+	@$(BIN)/python -m bench.accuracy_slots
 	@$(BIN)/python -m bench.data 1 build/tpch-1.duckdb
 	@$(call BENCH,1) $(BIN)/python -m bench.tpch build/tpch-1.duckdb
 	@$(BIN)/python -m bench.data 0.01 build/tpch-0.01.duckdb

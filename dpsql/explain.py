@@ -6,14 +6,15 @@ from fractions import Fraction
 
 import sqlglot
 
+from dpsql.compile.estimates import linear, numerator
 from dpsql.compile.gate import SealedSql
-from dpsql.compile.ir import Statistic
+from dpsql.compile.ir import Measure
 from dpsql.compile.plan import PrivatePlan, ReleasePlan, Selection
 from dpsql.compile.relations import publics
 from dpsql.compile.rewrite import Rewritten
 from dpsql.compile.slots import Slot, SlotKind
 from dpsql.privacy.accounting import GAUSSIAN, show_amount
-from dpsql.privacy.intervals import count_half_width, sum_half_width, two_laplace_half_width
+from dpsql.privacy.intervals import linear_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.privacy.selection import conditioned, threshold
 from dpsql.privacy.sensitivity import Limits
@@ -55,7 +56,7 @@ def _release(plan: ReleasePlan) -> list[str]:
     for slot in plan.slots:
         lines.append(f"  {_mechanism(slot, plan.limits.per_group)}")
         for measure in slot.outputs:
-            lines.append(f"    {measure.text}: {_error(slot, measure.statistic)}")
+            lines.append(f"    {measure.text}: {_error(slot, measure)}")
     return lines
 
 
@@ -89,30 +90,30 @@ def _selection(selection: Selection) -> str:
 
 
 def _mechanism(slot: Slot, per_group: int | None) -> str:
-    unit = f" steps of {_number(slot.step)}" if slot.step != 1 else ""
-    kind = "Bernstein slot" if slot.kind is SlotKind.MEAN else slot.kind.value
+    kind, unit, step = slot.kind.value, "", slot.step
+    if slot.kind is SlotKind.MOMENTS and not slot.is_linear:
+        kind += f" of degree {' x '.join(map(str, slot.degrees))}"
+        unit = " rows"
+    elif step != 1:
+        unit, step = f" steps of {_number(step)}", Fraction(1)
     if slot.kind is SlotKind.DISTINCT and per_group is not None:
         kind += f", at most {per_group} of a unit in a group, chosen at random"
     return (
-        f"{kind}: sensitivity {slot.norms.l1}{unit} (L1), epsilon {show_amount(slot.epsilon)},"
-        f" discrete Laplace of scale {_number(slot.scale)}{unit}"
+        f"{kind}: sensitivity {_number(slot.norms.l1 * step) if unit == ' rows' else slot.norms.l1}{unit} (L1),"
+        f" epsilon {show_amount(slot.epsilon)}, discrete Laplace of scale {_number(slot.scale * step)}{unit}"
     )
 
 
-def _error(slot: Slot, statistic: Statistic) -> str:
+def _error(slot: Slot, measure: Measure) -> str:
     """The expected error in the aggregate's own units."""
-    if slot.kind is not SlotKind.MEAN:
+    if slot.kind is not SlotKind.MOMENTS:
         return f"± {_number(DiscreteLaplace(slot.scale).half_width() * slot.step)} (95 %)"
-    assert slot.grid is not None
-    grid, scale = slot.grid, float(slot.scale) / slot.subgrid
-    match statistic:
-        case Statistic.VALUES:
-            return f"± {_number(count_half_width(scale, grid.span))} (95 %)"
-        case Statistic.SUM:
-            return f"± {_number(sum_half_width(scale, grid.lo, grid.span) * float(grid.step))} (95 %)"
-        case _:
-            reach = two_laplace_half_width(0, scale) * float(grid.step)
-            return f"± at most about {_number(reach)} / (number of values) (95 %)"
+    error, most = linear(measure, slot), numerator(measure, slot)
+    if error is not None:
+        return f"± {_number(linear_half_width(error[0]) + error[1])} (95 %)"
+    if most is not None:
+        return f"± at most about {_number(linear_half_width(most))} / (number of values) (95 %)"
+    return "± as the answer says: it hangs on how far the values lie apart"
 
 
 def _number(x: float | Fraction) -> str:

@@ -29,7 +29,10 @@ def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str, read: Ma
     Giving a stored answer again is free because it is the same random variable: nothing new is learnt of any unit.
     """
     slots = [
-        [s.kind.value, str(s.norms.l1), str(s.epsilon), [m.name + m.statistic.value for m in s.outputs]]
+        [
+            *(s.kind.value, str(s.norms.l1), str(s.epsilon), s.degrees),
+            [[m.name + m.statistic.value, *s.places(m)] for m in s.outputs],
+        ]
         for s in plan.slots
     ]
     chosen = plan.selection
@@ -37,7 +40,7 @@ def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str, read: Ma
         [chosen.touched, str(chosen.epsilon), str(chosen.delta), chosen.min_units] if chosen is not None else None
     )
     given = {name: hashlib.sha256(dumps(table)).hexdigest() for name, table in sorted(read.items())}
-    text = json.dumps([3, snapshot, repr(plan.limits), statement.text, slots, selection, given])
+    text = json.dumps([4, snapshot, repr(plan.limits), statement.text, slots, selection, given])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -46,7 +49,7 @@ def receipt_columns(plan: PrivatePlan) -> tuple[ColumnReceipt, ...]:
     found = []
     for release in plan.releases:
         for slot in release.slots:
-            shared = slot.kind is SlotKind.MEAN
+            shared = slot.kind is SlotKind.MOMENTS
             scale = None if shared else float(slot.scale * slot.step)
             width = None if shared else float(DiscreteLaplace(slot.scale).half_width() * slot.step)
             found += [

@@ -27,7 +27,11 @@ class Vocabulary:
     settings: tuple[str, ...]
 
 
-AGGREGATES = ("COUNT", "COUNT_IF", "SUM", "AVG")
+AGGREGATES = (
+    *("COUNT", "COUNT_IF", "SUM", "AVG", "VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"),
+    *("COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2", "REGR_COUNT"),
+    *("REGR_AVGX", "REGR_AVGY"),
+)
 
 
 def vocabulary(policy: Policy, settings: Settings) -> Vocabulary:

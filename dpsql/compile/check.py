@@ -8,7 +8,7 @@ from dpsql.compile.limits import Request, one_row_per_unit
 from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.relations import scans
 from dpsql.compile.resolve import PUBLIC_CATALOG
-from dpsql.compile.slots import SlotKind
+from dpsql.compile.slots import MOST_WEIGHT, Slot, SlotKind, is_read_from
 from dpsql.errors import refusal
 from dpsql.policy.model import Policy
 from dpsql.privacy.sensitivity import Limits
@@ -51,6 +51,7 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
             covered = covered and slot.norms.l2_squared == l2_squared
             _require(covered and slot.norms.keys == touched, "the noise covers the sensitivity")
             _require(slot.epsilon > 0, "every slot is charged")
+            _check_moments(slot)
         if release.selection is not None:
             chosen = release.selection
             _require(chosen.touched == touched and chosen.delta > 0, "the decision on keys covers every key of a unit")
@@ -61,6 +62,20 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
     if plan.releases:
         _require(plan.epsilon == request.epsilon, "the price is the epsilon that was asked")
         _require(plan.delta in (0, request.delta), "the price is the delta that was asked")
+
+
+def _check_moments(slot: Slot) -> None:
+    """What a row adds is N = product of M^d, whatever its values, where each is on its grid of M steps; and each
+    aggregate is over the rows of its slot."""
+    if slot.kind is not SlotKind.MOMENTS:
+        _require(not slot.axes, "one value is one number")
+        return
+    whole = slot.subgrid
+    for axis in slot.axes:
+        _require((axis.grid is None) == (axis.degree == 0) and 0 <= axis.degree <= 2, "every value is on a grid")
+        whole *= max(axis.grid.hi - axis.grid.lo, 1) ** axis.degree if axis.grid is not None else 1
+    _require(slot.weight == whole <= MOST_WEIGHT * slot.subgrid, "the weights of a row add up")
+    _require(all(is_read_from(m, slot) for m in slot.outputs), "every aggregate is over the rows of its slot")
 
 
 def _check_keys(release: ReleasePlan, policy: Policy) -> None:

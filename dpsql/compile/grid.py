@@ -73,6 +73,16 @@ def grid_of(facts: Facts) -> Grid:
     return _inward(lo, hi, step, Kind.DOUBLE)
 
 
+def coarsened(grid: Grid, most: int) -> Grid:
+    """A grid between the same bounds of at most `most` steps, by powers of two of its own step."""
+    if grid.span <= most:
+        return grid
+    lo, hi, step = grid.lo * grid.step, grid.hi * grid.step, grid.step
+    while (hi - lo) / step > most or max(abs(lo), abs(hi)) / step >= _LARGEST:
+        step *= 2
+    return _inward(lo, hi, step, Kind.DOUBLE)
+
+
 def to_grid(value: Scalar, grid: Grid) -> exp.Expr:
     """SQL for k, clamped; total for every value, NaN and infinities included.
 
@@ -99,6 +109,12 @@ def to_grid(value: Scalar, grid: Grid) -> exp.Expr:
             exp.If(this=exp.GTE(this=x.copy(), expression=high.copy()), true=literal(grid.hi, BIGINT)),
         ]
     )
+
+
+def above_lo(value: exp.Expr, grid: Grid) -> exp.Expr:
+    """k - lo, in 0..M, as BIGINT, from what `to_grid` gave; of a grid whose span a BIGINT holds."""
+    k = to_integer(value, grid)
+    return exp.Sub(this=wrapped(k), expression=literal(grid.lo, BIGINT)) if grid.lo else k
 
 
 def to_integer(value: exp.Expr, grid: Grid) -> exp.Expr:

@@ -218,7 +218,9 @@ class Key:
 
 class Statistic(Enum):
     """What an analyst asks of the rows of a group. ROWS: how many; UNITS: of how many units; VALUES: how many of the
-    argument's values are not NULL; DISTINCT: how many different ones; SUM, AVG: of those values."""
+    argument's values are not NULL; DISTINCT: how many different ones; the others: of those values, or of the pairs of
+    two arguments of which neither is NULL (the slope, the intercept and R2 of the line of the first over the second).
+    """
 
     ROWS = "rows"
     UNITS = "units"
@@ -226,6 +228,20 @@ class Statistic(Enum):
     DISTINCT = "distinct"
     SUM = "sum"
     AVG = "avg"
+    VAR_POP = "var_pop"
+    VAR_SAMP = "var_samp"
+    STDDEV_POP = "stddev_pop"
+    STDDEV_SAMP = "stddev_samp"
+    COVAR_POP = "covar_pop"
+    COVAR_SAMP = "covar_samp"
+    CORR = "corr"
+    SLOPE = "slope"
+    INTERCEPT = "intercept"
+    R2 = "r2"
+
+    @property
+    def is_count(self) -> bool:
+        return self in (Statistic.ROWS, Statistic.UNITS, Statistic.VALUES, Statistic.DISTINCT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +250,7 @@ class Measure:
     `column`: the result's column that shows it first ("" where it stands in HAVING or ORDER BY alone).
 
     argument: for ROWS and UNITS a predicate (None = every row), else the value (a FILTER is folded into it as CASE).
+    second: the other value of a pair; rows where either is NULL do not count.
     """
 
     name: str
@@ -242,6 +259,7 @@ class Measure:
     text: str
     column: str = ""
     span: Span | None = None
+    second: Scalar | None = None
 
     def __post_init__(self) -> None:
         if self.argument is not None and self.statistic in (Statistic.ROWS, Statistic.UNITS):

@@ -296,9 +296,9 @@ class _PostProcessing:
         if not self.block.correlated:
             return found
         one: exp.Expr = exp.Max(this=found)  # of one row, or none
-        if measure.statistic in (Statistic.SUM, Statistic.AVG):
-            return one
-        return exp.Coalesce(this=one, expressions=[exp.Literal.number(0)])
+        if measure.statistic.is_count:
+            return exp.Coalesce(this=one, expressions=[exp.Literal.number(0)])
+        return one
 
     def _function(self, node: exp.Expr) -> exp.Expr:
         """A window's own function: not an aggregate over rows, but its arguments may be."""
@@ -325,10 +325,11 @@ def _schema(release: Release) -> Schema:
 
 
 def _type(measure: Measure) -> SqlType:
-    if measure.statistic is Statistic.AVG:
-        return SqlType(Kind.DOUBLE)
-    if measure.statistic is not Statistic.SUM or measure.argument is None:
+    if measure.statistic.is_count:
         return SqlType(Kind.INTEGER)
+    if measure.statistic is not Statistic.SUM:
+        return SqlType(Kind.DOUBLE)
+    assert measure.argument is not None
     type_ = measure.argument.facts.type
     return type_ if type_.kind is Kind.DOUBLE else SqlType(Kind.DECIMAL, 38, type_.scale)
 

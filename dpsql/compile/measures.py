@@ -19,7 +19,33 @@ from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind
 from dpsql.policy.model import Policy
 
-_ANSWERED = "COUNT, COUNT(DISTINCT ...), COUNT_IF, SUM and AVG"
+_ANSWERED = (
+    "COUNT, COUNT(DISTINCT ...), COUNT_IF, SUM, AVG, VAR, STDDEV and COVAR (_POP and _SAMP), CORR and REGR (_SLOPE,"
+    " _INTERCEPT, _R2, _COUNT, _AVGX, _AVGY)"
+)
+
+_OF_ONE: dict[type[exp.Expr], Statistic] = {
+    exp.Sum: Statistic.SUM,
+    exp.Avg: Statistic.AVG,
+    exp.VariancePop: Statistic.VAR_POP,
+    exp.Variance: Statistic.VAR_SAMP,
+    exp.StddevPop: Statistic.STDDEV_POP,
+    exp.StddevSamp: Statistic.STDDEV_SAMP,
+    exp.Stddev: Statistic.STDDEV_SAMP,
+}
+_OF_TWO: dict[type[exp.Expr], Statistic] = {
+    exp.CovarPop: Statistic.COVAR_POP,
+    exp.CovarSamp: Statistic.COVAR_SAMP,
+    exp.Corr: Statistic.CORR,
+    exp.RegrSlope: Statistic.SLOPE,
+    exp.RegrIntercept: Statistic.INTERCEPT,
+    exp.RegrR2: Statistic.R2,
+    exp.RegrAvgx: Statistic.AVG,
+    exp.RegrAvgy: Statistic.AVG,
+    exp.RegrCount: Statistic.VALUES,
+}
+_SYMMETRIC = frozenset([Statistic.COVAR_POP, Statistic.COVAR_SAMP, Statistic.CORR, Statistic.R2, Statistic.VALUES])
+"""Of pairs, whose order says nothing."""
 
 
 class Measures:
@@ -42,11 +68,14 @@ class Measures:
             call = call.this
         if self.unowned:
             self._check_unowned(call, condition, node)
-        statistic, argument = self._statistic(call, condition, span_of(node))
+        statistic, argument, second = self._statistic(call, condition, span_of(node))
         for measure in self.found:
-            if measure.statistic is statistic and is_same(measure.argument, argument):
+            same = is_same(measure.argument, argument) and is_same(measure.second, second)
+            if statistic in _SYMMETRIC and second is not None:
+                same |= is_same(measure.argument, second) and is_same(measure.second, argument)
+            if measure.statistic is statistic and same:
                 return measure
-        measure = Measure(f"a{len(self.found) + 1}", statistic, argument, text, column, span_of(node))
+        measure = Measure(f"a{len(self.found) + 1}", statistic, argument, text, column, span_of(node), second)
         self.found.append(measure)
         return measure
 
@@ -60,6 +89,8 @@ class Measures:
         of_value = isinstance(argument, exp.Expr) and not isinstance(argument, exp.Star)
         if of_value and is_missing(argument, private, predicate=isinstance(call, exp.CountIf)):
             return
+        if type(call) in _OF_TWO and is_missing(call.expression, private):
+            return
         reason = f"rows of the public side without a partner belong to no {self.policy.unit}, and this counts them"
         first = next(s for s in self.block.sources if s.alias in private)
         listed = first.table.columns if isinstance(first, TableSource) else [name for name, _ in first.columns]
@@ -68,7 +99,16 @@ class Measures:
 
     def _statistic(
         self, call: exp.Expr, condition: exp.Expr | None, span: Span | None
-    ) -> tuple[Statistic, Scalar | None]:
+    ) -> tuple[Statistic, Scalar | None, Scalar | None]:
+        """What is asked, and of which value or pair of values."""
+        statistic = _OF_TWO.get(type(call))
+        if statistic is None:
+            return *self._of_one(call, condition, span), None
+        pair = [self._bounded(tree, condition) for tree in (call.this, call.expression)]
+        first, second = reversed(pair) if isinstance(call, exp.RegrAvgx) else pair
+        return statistic, first, second
+
+    def _of_one(self, call: exp.Expr, condition: exp.Expr | None, span: Span | None) -> tuple[Statistic, Scalar | None]:
         match call:
             case exp.CountIf():
                 predicate = (
@@ -83,9 +123,12 @@ class Measures:
                 return self._distinct(call.this, condition, span)
             case exp.Count():
                 return Statistic.VALUES, self._value(call.this, condition)
-            case exp.Sum() | exp.Avg():
-                statistic = Statistic.SUM if isinstance(call, exp.Sum) else Statistic.AVG
-                return statistic, self._bounded(call, condition, span)
+            case _ if type(call) in _OF_ONE:
+                if isinstance(call.this, exp.Distinct):
+                    name = name_of(call)
+                    reason = f"{name} of DISTINCT values is not answered"
+                    raise refusal("DP203", reason, span=span, repair="leave DISTINCT out")
+                return _OF_ONE[type(call)], self._bounded(call.this, condition)
             case _:
                 reason = f"{name_of(call)} over private rows is not answered"
                 raise refusal("DP203", reason, span=span, repair=instead_of(call, _ANSWERED, self._sample(call)))
@@ -136,12 +179,7 @@ class Measures:
             argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
         return lower_scalar(self.rows.expression(self.block, self.made, argument, "an aggregate"), self.made.kept)
 
-    def _bounded(self, call: exp.Expr, condition: exp.Expr | None, span: Span | None) -> Scalar:
-        argument = call.this
-        if isinstance(argument, exp.Distinct):
-            raise refusal(
-                "DP203", "SUM and AVG of DISTINCT values are not answered", span=span, repair="leave DISTINCT out"
-            )
+    def _bounded(self, argument: exp.Expr, condition: exp.Expr | None) -> Scalar:
         value = self._value(argument, condition)
         if value.facts.type.kind is Kind.BOOLEAN:
             value = self._value(exp.cast(argument.copy(), exp.DataType.build("BIGINT")), condition)

@@ -8,10 +8,11 @@ from fractions import Fraction
 
 from dpsql.compile import instead
 from dpsql.compile.bounds import limited, most_rows, rows_of
+from dpsql.compile.cover import cover
 from dpsql.compile.ir import MAX_INFERRED_KEYS, PublicKeys, Query, Release
 from dpsql.compile.limits import Domains, Request, choose, combined, declared
 from dpsql.compile.relations import scans
-from dpsql.compile.slots import SUBGRID, Slot, SlotKind, cover
+from dpsql.compile.slots import SUBGRID, Slot, SlotKind
 from dpsql.errors import Error, refusal
 from dpsql.policy.model import Policy
 from dpsql.privacy import sensitivity
@@ -148,10 +149,7 @@ def _draft(release: Release, policy: Policy, request: Request, count_keys: Count
     release = replace(release, input=limited(release.input, most, early, release.span))
     early_rows = most_rows(release.input)
     unpriced = Fraction(1)
-    slots = tuple(
-        _with_norms(Slot(kind, argument, grid, outputs, Norms(0, 0, 0, 0), unpriced), limits, domains, early_rows)
-        for kind, argument, grid, outputs in cover(release.measures)
-    )
+    slots = tuple(_with_norms(slot, limits, domains, early_rows) for slot in cover(release.measures))
     selection = None
     if None in domains:
         touched = sum(sensitivity.touched_keys(limits, keys) for keys in domains)
@@ -178,9 +176,10 @@ def _with_norms(slot: Slot, limits: Limits, domains: Domains, rows: int) -> Slot
             reason, span = "scaling does not bound COUNT(DISTINCT ...)", slot.outputs[0].span
             raise refusal("DP223", reason, span=span, repair="SET strategy = rows, or RESET strategy")
         return of_each(lambda keys: sensitivity.of_values(limits, keys))
-    if limits.ball is not None or (limits.per_group is not None and slot.kind is SlotKind.MEAN):
+    if limits.ball is not None or (limits.per_group is not None and slot.kind is SlotKind.MOMENTS):
         # The SQL multiplies a component by a limit before it divides: both have to fit a HUGEINT.
-        largest = SUBGRID * (rows * slot.weight) * max(limits.per_group or 0, (limits.ball or 0) * slot.weight)
+        radius = (limits.ball or 0) * (1 if slot.kind is SlotKind.MOMENTS else slot.weight)
+        largest = SUBGRID * (rows * slot.weight) * max(limits.per_group or 0, radius)
         if largest >= 1 << 126:
             reason = f'the bounds are too wide for strategy "{limits.strategy}"'
             raise refusal("DP223", reason, repair="SET strategy = rows, or narrow the values with LEAST and GREATEST")

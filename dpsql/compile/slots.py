@@ -1,29 +1,24 @@
 """Slots: what noise is added to.
 
-A *slot* is one integer vector per group, noised as a whole; a release's aggregates are covered by the cheapest set of
-them. COUNT(*), COUNT_IF, COUNT(DISTINCT unit) and COUNT(DISTINCT x) are slots of their own, and so are a SUM or a
-COUNT(x) that stand alone. AVG(x), or SUM(x) with COUNT(x), share one *Bernstein slot of degree 1*: on the grid x = lo +
-k of M + 1 points a row contributes (M - k, k), which sums to M without rounding. So one row moves the slot by M in L1
-whatever its value, and count, sum and mean are all read from the one slot, at the price of one count. Compared with a
-sum and a count at half the budget each, the count has half the variance and the sum (lo^2 + hi^2) against 4 max(lo^2,
-hi^2).
-(Bernstein weights: arXiv 2312.06658 and 2509.04919.)
+A *slot* is one integer vector per group, noised as a whole. COUNT(*), COUNT_IF, COUNT(DISTINCT unit) and
+COUNT(DISTINCT x) are slots of their own, and so are a SUM or a COUNT(x) that stand alone. What needs more than one
+number of a value, or of two, comes from a *Bernstein slot* (`dpsql.privacy.bernstein`): one row moves it by N in L1
+whatever its values, so count, sum, mean, variance, covariance and correlation are read from one slot at the price of
+one count. Which aggregates share one, `cover` decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import TypeVar, assert_never
+from typing import assert_never
 
-from sqlglot import exp
-
-from dpsql.compile.grid import Grid, grid_of
+from dpsql.compile.grid import Grid
 from dpsql.compile.ir import Measure, Scalar, Statistic, is_same
-from dpsql.compile.trees import wrapped
 from dpsql.policy.facts import Kind, SqlType
+from dpsql.privacy import bernstein
+from dpsql.privacy.bernstein import Index
 from dpsql.privacy.sensitivity import Norms
 
 HALF_WIDTH = "~"
@@ -32,20 +27,40 @@ HALF_WIDTH = "~"
 SUBGRID = 1 << 10
 """Parts of a row, where vectors are scaled."""
 
+MOST_WEIGHT = 1 << 62
+"""Of a row of a Bernstein slot, N. Below it every weight and every product of powers of one row is a BIGINT, and sums
+over 2^64 rows a HUGEINT; noise is drawn exactly at any scale, and tested beyond this one times limits over epsilon.
+Finer grids would be felt by nobody: 2^15 steps for each value of a correlation are left, 2^31 for a variance."""
+
 
 class SlotKind(Enum):
     ROWS = "rows"
     UNITS = "units"
     DISTINCT = "distinct values"
     SUM = "sum"
-    MEAN = "mean"
+    MOMENTS = "Bernstein slot"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A value of a Bernstein slot. degree: of its weights; 0 where it only has to be there, and then without grid."""
+
+    argument: Scalar
+    grid: Grid | None
+    degree: int
+
+    @property
+    def span(self) -> int:
+        """M."""
+        return self.grid.span if self.grid is not None else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One noised vector per key. `argument`: predicate (ROWS, UNITS; None = every row) or value (the others).
-    outputs: the measures read from it. epsilon: its share of the statement's. subgrid: into how many parts the SQL
-    divides a row, where it scales a unit's vector (on whole rows everything would be floored to 0)."""
+    """One noised vector per key. `argument`: predicate (ROWS, UNITS; None = every row) or value (DISTINCT, SUM, which
+    has its `grid`). axes: of MOMENTS, the values; rows where one is NULL do not count. outputs: the measures read from
+    it. epsilon: its share of the statement's. subgrid: into how many parts the SQL divides a row, where it scales a
+    unit's vector (on whole rows everything would be floored to 0)."""
 
     kind: SlotKind
     argument: Scalar | None
@@ -54,6 +69,25 @@ class Slot:
     norms: Norms
     epsilon: Fraction
     subgrid: int = 1
+    axes: tuple[Axis, ...] = ()
+
+    @property
+    def degrees(self) -> Index:
+        return tuple(a.degree for a in self.axes)
+
+    @property
+    def spans(self) -> Index:
+        return tuple(a.span for a in self.axes)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is a mean's: of one value to the first degree, whose exact vector needs no squares."""
+        return sum(self.degrees) == 1
+
+    @property
+    def components(self) -> tuple[Index, ...]:
+        """Of the vector: () stands for the one number of a slot that is no Bernstein slot."""
+        return tuple(bernstein.indices(self.degrees))
 
     @property
     def weight(self) -> int:
@@ -64,9 +98,8 @@ class Slot:
             case SlotKind.SUM:
                 assert self.grid is not None
                 return max(abs(self.grid.lo), abs(self.grid.hi), 1) * self.subgrid
-            case SlotKind.MEAN:
-                assert self.grid is not None
-                return self.grid.span * self.subgrid
+            case SlotKind.MOMENTS:
+                return bernstein.weight(self.degrees, self.spans) * self.subgrid
             case _:
                 assert_never(self.kind)
 
@@ -77,61 +110,84 @@ class Slot:
 
     @property
     def step(self) -> Fraction:
-        """What one unit of the vector is worth."""
-        return (self.grid.step if self.grid is not None else Fraction(1)) / self.subgrid
+        """What one unit of the vector is worth: of a mean's slot in its value, of other Bernstein slots in rows."""
+        if self.kind is SlotKind.MOMENTS and not self.is_linear:
+            return Fraction(1, self.weight)
+        grid = next((a.grid for a in self.axes if a.degree), self.grid)
+        return (grid.step if grid is not None else Fraction(1)) / self.subgrid
+
+    def places(self, measure: Measure) -> tuple[int, ...]:
+        """Which of the axes a measure's arguments are, where they are any: a value that every row has may be none."""
+        named = [v for v in (measure.argument, measure.second) if v is not None]
+        return tuple(i for v in named for i, axis in enumerate(self.axes) if is_same(axis.argument, v))
 
 
-def cover(measures: tuple[Measure, ...]) -> Iterator[tuple[SlotKind, Scalar | None, Grid | None, tuple[Measure, ...]]]:
-    """The slots that give these measures."""
-    counts: list[tuple[Scalar | None, list[Measure]]] = []
-    values: list[tuple[Scalar, list[Measure]]] = []
-    for measure in measures:
-        match measure.statistic:
-            case Statistic.ROWS:
-                _join_group(counts, measure.argument, measure)
-            case Statistic.UNITS:
-                yield SlotKind.UNITS, measure.argument, None, (measure,)
-            case Statistic.DISTINCT:
-                yield SlotKind.DISTINCT, measure.argument, None, (measure,)
-            case Statistic.VALUES | Statistic.SUM | Statistic.AVG:
-                assert measure.argument is not None
-                _join_group(values, measure.argument, measure)
-            case _:
-                assert_never(measure.statistic)
-    for argument, group in values:
-        statistics = {m.statistic for m in group}
-        if statistics == {Statistic.VALUES}:
-            present = exp.Not(this=exp.Is(this=wrapped(argument.tree.copy()), expression=exp.null()))
-            _join_group(counts, replace(argument, tree=present), *group)
-        elif statistics == {Statistic.SUM}:
-            yield SlotKind.SUM, argument, grid_of(argument.facts), tuple(group)
-        else:
-            yield SlotKind.MEAN, argument, grid_of(argument.facts), tuple(group)
-    for predicate, group in counts:
-        yield SlotKind.ROWS, predicate, None, tuple(group)
+def power_column(i: int, exponents: Index) -> str:
+    """Of slot i in its statement, the exact sum of products of powers of its values."""
+    if not any(exponents):
+        return f"n{i}"
+    return f"s{i}" if exponents == (1,) else f"s{i}_" + "".join(map(str, exponents))
 
 
-_Argument = TypeVar("_Argument", bound=Scalar | None)
+def component_column(i: int, place: int) -> str:
+    """Of slot i in its statement, a component of the exact vector where the SQL has formed it."""
+    return f"w{i}_{place}"
 
 
-def _join_group(groups: list[tuple[_Argument, list[Measure]]], argument: _Argument, *measures: Measure) -> None:
-    """Add measures to the group of the same argument, or open one."""
-    for other, group in groups:
-        if is_same(other, argument):
-            group.extend(measures)
-            return
-    groups.append((argument, list(measures)))
+def is_always(value: Scalar) -> bool:
+    """Whether every row has it: a DOUBLE may be NaN, which counts as NULL."""
+    return not value.facts.nullable and value.facts.type.kind is not Kind.DOUBLE
+
+
+def needs(measure: Measure) -> tuple[tuple[Scalar, int], ...]:
+    """The values that a measure is made of, and the degree of each in a Bernstein slot that gives it."""
+    match measure.statistic:
+        case Statistic.ROWS | Statistic.UNITS | Statistic.DISTINCT:
+            return ()
+        case Statistic.VALUES:
+            degrees = (0, 0)
+        case Statistic.SUM | Statistic.AVG:
+            degrees = (1, 0)
+        case Statistic.COVAR_POP | Statistic.COVAR_SAMP:
+            degrees = (1, 1)
+        case Statistic.SLOPE | Statistic.INTERCEPT:
+            degrees = (1, 2)
+        case Statistic.CORR | Statistic.R2:
+            degrees = (2, 2)
+        case Statistic.VAR_POP | Statistic.VAR_SAMP | Statistic.STDDEV_POP | Statistic.STDDEV_SAMP:
+            degrees = (2, 0)
+        case _:
+            assert_never(measure.statistic)
+    assert measure.argument is not None
+    if measure.second is None:
+        return ((measure.argument, degrees[0]),)
+    if is_same(measure.argument, measure.second):  # its products with itself are squares
+        return ((measure.argument, 2 if degrees[1] else degrees[0]),)
+    return (measure.argument, degrees[0]), (measure.second, degrees[1])
+
+
+def is_read_from(measure: Measure, slot: Slot) -> bool:
+    """Whether a Bernstein slot is over the rows of a measure, and to the degrees that it needs."""
+    wanted = needs(measure)
+    if measure.statistic is Statistic.ROWS and measure.argument is not None:
+        return False
+    named = [(a, d) for a in slot.axes for v, d in wanted if is_same(v, a.argument)]
+    missing = [(v, d) for v, d in wanted if not any(is_same(v, a.argument) for a in slot.axes)]
+    others = [a for a in slot.axes if not any(is_same(v, a.argument) for v, _ in wanted)]
+    return (
+        all(axis.degree >= degree for axis, degree in named)
+        and all(is_always(v) and not degree for v, degree in missing)
+        and all(is_always(a.argument) for a in others)
+    )
 
 
 def output_type(measure: Measure, slot: Slot) -> SqlType:
     """The type of a released aggregate: fixed by query and policy, never by data."""
-    match measure.statistic:
-        case Statistic.ROWS | Statistic.UNITS | Statistic.VALUES | Statistic.DISTINCT:
-            return SqlType(Kind.INTEGER)
-        case Statistic.AVG:
-            return SqlType(Kind.DOUBLE)
-        case Statistic.SUM:
-            assert slot.argument is not None and slot.grid is not None
-            return slot.grid.sum_type(slot.argument.facts.type, slot.norms.linf // slot.weight)
-        case _:
-            assert_never(measure.statistic)
+    if measure.statistic.is_count:
+        return SqlType(Kind.INTEGER)
+    if measure.statistic is not Statistic.SUM:
+        return SqlType(Kind.DOUBLE)
+    assert measure.argument is not None
+    grid = slot.axes[slot.places(measure)[0]].grid if slot.kind is SlotKind.MOMENTS else slot.grid
+    assert grid is not None
+    return grid.sum_type(measure.argument.facts.type, slot.norms.linf // slot.weight)

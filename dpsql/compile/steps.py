@@ -1,9 +1,11 @@
 """The steps of a release's statement: each function gives the SELECT of one of them (see `rewrite`).
 
 Columns by slot i: `p<i>` its predicate and `v<i>` its value per row; `n<i>` a count and `s<i>` a sum on the grid per
-cell and per key. A Bernstein slot has its vector as (l<i>, s<i>) where the SQL scales it, per unit, and else only n<i>
-and s<i>, of which the vector is a linear function. Distinct values have no figure per cell: where cells are limited, a
-step of their own lists them. `u` is the unit, `units` how many units hold a key.
+cell and per key. Of a Bernstein slot the values are v<i>_1, v<i>_2 where there are two. Where the SQL scales its
+vector, per unit, the components are w<i>_0, w<i>_1, ...; else only n<i> and the sums of powers are there (s<i>, s<i>_2;
+s<i>_12 of the first value times the square of the second), of which the vector is a linear function. Distinct values
+have no figure per cell: where cells are limited, a step of their own lists them. `u` is the unit, `units` how many
+units hold a key.
 """
 
 from __future__ import annotations
@@ -13,16 +15,15 @@ from typing import assert_never
 
 from sqlglot import exp
 
+from dpsql.compile import vectors
 from dpsql.compile.aggregates import comparable
 from dpsql.compile.grid import BIGINT, to_grid, to_integer
 from dpsql.compile.ir import GROUPING, Release, grouping_id
 from dpsql.compile.literals import cast, literal
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, UNIT, UNITS, order_of, unit
-from dpsql.compile.slots import SUBGRID, Slot, SlotKind
+from dpsql.compile.slots import SUBGRID, Slot, SlotKind, component_column
 from dpsql.compile.trees import add_join, aliased, column, derived, select, wrapped
-
-_VALUES = (SlotKind.SUM, SlotKind.MEAN)
 
 
 class Chain:
@@ -55,7 +56,9 @@ def row_items(plan: ReleasePlan) -> list[exp.Expr]:
     keys = plan.release.keys
     items = [aliased(comparable(k.scalar) if plan.keys is None else k.scalar.tree.copy(), k.name) for k in keys]
     for i, slot in enumerate(plan.slots, 1):
-        if slot.kind in _VALUES:
+        if slot.kind is SlotKind.MOMENTS:
+            items += vectors.row_items(i, slot, per_unit=plan.limits.per_unit)
+        elif slot.kind is SlotKind.SUM:
             assert slot.argument is not None
             assert slot.grid is not None
             value = to_grid(slot.argument, slot.grid)
@@ -275,11 +278,10 @@ def _figures(i: int, slot: Slot, source: str, *, per_unit: bool) -> list[exp.Exp
             return [aliased(_filtered(_count_distinct(source, "u"), i, slot, source), f"n{i}")]
         case SlotKind.DISTINCT:
             return [] if per_unit else [aliased(_count_distinct(source, f"v{i}"), f"n{i}")]
-        case SlotKind.SUM | SlotKind.MEAN:
-            value = column(source, f"v{i}")
-            total = [aliased(_or_zero(exp.Sum(this=value)), f"s{i}")]
-            count = [aliased(exp.Count(this=value.copy(), big_int=True), f"n{i}")]
-            return total + (count if slot.kind is SlotKind.MEAN else [])
+        case SlotKind.SUM:
+            return [aliased(_or_zero(exp.Sum(this=column(source, f"v{i}"))), f"s{i}")]
+        case SlotKind.MOMENTS:
+            return vectors.figures(i, slot, source, per_unit=per_unit)
         case _:
             assert_never(slot.kind)
 
@@ -293,8 +295,8 @@ def _vector(i: int, slot: Slot) -> list[str]:
             return [f"n{i}"]
         case SlotKind.SUM:
             return [f"s{i}"]
-        case SlotKind.MEAN:
-            return [f"l{i}", f"s{i}"]
+        case SlotKind.MOMENTS:
+            return [component_column(i, place) for place in range(len(slot.components))]
         case _:
             assert_never(slot.kind)
 
@@ -305,17 +307,13 @@ def _cut(i: int, slot: Slot, most: int, source: str) -> list[exp.Expr]:
     n, s = column(source, f"n{i}"), column(source, f"s{i}")
     if slot.kind is SlotKind.ROWS:
         return [aliased(_least(n, most), f"n{i}")]
-    assert slot.grid is not None
     if slot.kind is SlotKind.SUM:
+        assert slot.grid is not None
         low, high = most * min(slot.grid.lo, 0), most * max(slot.grid.hi, 0)
         below, above = exp.LT(this=s, expression=_whole(low)), exp.GT(this=s.copy(), expression=_whole(high))
         return [aliased(_case([(below, _whole(low)), (above, _whole(high))], s.copy()), f"s{i}")]
-    left, right = _bernstein(slot, n, s)
     over = exp.GT(this=n.copy(), expression=exp.Literal.number(most))
-    return [
-        aliased(_case([(over.copy(), _part(component, _whole(most), n))], _times(component, SUBGRID)), name)
-        for component, name in ((left, f"l{i}"), (right, f"s{i}"))
-    ]
+    return _scaled_to(over, [(column(source, c), c) for c in _vector(i, slot)], _whole(most), n)
 
 
 def _scaled(i: int, slot: Slot, ball: int, source: str, per: Sequence[str]) -> list[exp.Expr]:
@@ -329,22 +327,21 @@ def _scaled(i: int, slot: Slot, ball: int, source: str, per: Sequence[str]) -> l
         components, norm = [(n, f"n{i}")], n.copy()
     elif slot.kind is SlotKind.SUM:
         components, norm = [(s, f"s{i}")], exp.Abs(this=s.copy())
-    else:
-        left, right = _bernstein(slot, n, s)
-        components, norm = [(left, f"l{i}"), (right, f"s{i}")], _times(n.copy(), slot.weight // SUBGRID)
+    else:  # whose norm is N times the number of rows
+        components, norm, radius = [(column(source, c), c) for c in _vector(i, slot)], n.copy(), ball
     total = exp.Window(this=exp.Sum(this=norm), partition_by=[column(source, n) for n in per], over="OVER")
     over = exp.GT(this=total, expression=_whole(radius))
+    return _scaled_to(over, components, _whole(radius), total)
+
+
+def _scaled_to(
+    over: exp.Expr, components: Sequence[tuple[exp.Expr, str]], numerator: exp.Expr, denominator: exp.Expr
+) -> list[exp.Expr]:
+    """Each component in parts of 2^-10, and times numerator / denominator where that is below 1."""
     return [
-        aliased(_case([(over.copy(), _part(c, _whole(radius), total))], _times(c, SUBGRID)), name)
+        aliased(_case([(over.copy(), _part(c, numerator.copy(), denominator))], _times(c, SUBGRID)), name)
         for c, name in components
     ]
-
-
-def _bernstein(slot: Slot, n: exp.Expr, s: exp.Expr) -> tuple[exp.Expr, exp.Expr]:
-    """(sum of M - k', sum of k') with k' = k - lo, from n and the sum of k."""
-    assert slot.grid is not None
-    right = exp.Paren(this=exp.Sub(this=s.copy(), expression=_times(n, slot.grid.lo)))
-    return exp.Paren(this=exp.Sub(this=_times(n, slot.grid.span), expression=right.copy())), right
 
 
 def _part(component: exp.Expr, numerator: exp.Expr, denominator: exp.Expr) -> exp.Expr:

@@ -7,7 +7,7 @@ its noise, and no others do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypeAlias
@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import Measure, Statistic
 from dpsql.compile.plan import ReleasePlan, Selection
-from dpsql.compile.slots import HALF_WIDTH, Slot, SlotKind, output_type
+from dpsql.compile.slots import HALF_WIDTH, Slot, SlotKind, component_column, output_type, power_column
 from dpsql.policy.facts import Kind, SqlType
-from dpsql.privacy.intervals import count_half_width, ratio_half_widths, sum_half_width
+from dpsql.privacy.bernstein import weights
 from dpsql.privacy.mechanisms import DiscreteLaplace
+from dpsql.privacy.moments import Moments
 from dpsql.privacy.selection import conditioned, threshold
 from dpsql.privacy.sensitivity import Limits
 from dpsql.vault.engine import Engine, EngineFailure
+from dpsql.vault.estimates import estimate, half_widths
 
 Integers = NDArray[np.int64] | NDArray[np.object_]
 
@@ -64,10 +66,10 @@ def replicates(noisy: Noisy, plan: ReleasePlan, count: int) -> Noisy:
     vault has no call for a second draw over exact ones."""
     columns = {n: pa.concat_arrays([noisy.column(n).combine_chunks()] * count) for n in plan.release.key_names}
     for i, slot in enumerate(plan.slots, 1):
-        draw = DiscreteLaplace(slot.scale)
-        parts = 2 if slot.kind is SlotKind.MEAN else 1
-        released = [[int(v) for v in noisy.column(_vector_name(i, part)).to_pylist()] for part in range(parts)]
-        vector = [_add(np.tile(np.array(part, dtype=object), count), draw) for part in released]
+        draw = _replica(slot)
+        parts = range(len(slot.components))
+        released = [[int(v) for v in noisy.column(_vector_name(i, part)).to_pylist()] for part in parts]
+        vector = [np.tile(np.array(part, dtype=object), count) + draw(len(part) * count) for part in released]
         for measure in slot.outputs:
             columns[measure.name] = _value(measure, slot, vector)
     return pa.table(columns)
@@ -94,48 +96,52 @@ def _selected(exact: pa.Table, plan: ReleasePlan, selection: Selection, vectors:
 
 
 def _components(exact: pa.Table, i: int, slot: Slot, limits: Limits) -> list[Integers]:
-    """A slot's exact vector. A Bernstein slot's (sum of M - k', sum of k'), k' = k - lo, is linear in n and the sum
-    of k; under strategies that work per unit the SQL has formed it."""
-    if slot.kind is not SlotKind.MEAN:
+    """A slot's exact vector. A Bernstein slot's is linear in the sums of powers of k - lo; under strategies that work
+    per unit the SQL has formed it."""
+    if slot.kind is not SlotKind.MOMENTS:
         return [_integers(exact.column(f"s{i}" if slot.kind is SlotKind.SUM else f"n{i}"))]
     if limits.per_unit:
-        return [_integers(exact.column(f"l{i}")), _integers(exact.column(f"s{i}"))]
-    assert slot.grid is not None
-    count = _integers(exact.column(f"n{i}")).astype(object)
-    right = _integers(exact.column(f"s{i}")).astype(object) - slot.grid.lo * count
-    return [slot.grid.span * count - right, right]
+        return [_integers(exact.column(component_column(i, place))) for place in range(len(slot.components))]
+    powers = {e: _integers(exact.column(power_column(i, e))).astype(object) for e in slot.components}
+    if slot.is_linear:  # of such a slot the SQL adds up k itself
+        (axis,) = (a for a in slot.axes if a.grid is not None)
+        assert axis.grid is not None
+        (n, total) = sorted(powers, key=sum)
+        powers[total] = powers[total] - axis.grid.lo * powers[n]
+    return list(weights(powers, slot.degrees, slot.spans))
+
+
+def _replica(slot: Slot) -> Callable[[int], Integers]:
+    """What draws noise of a slot's law to be put on top of released values. Beyond 2^52 it is of its leading bits: no
+    privacy hangs on it, and exact draws of that size take a thousand times as long."""
+    shift = max(0, int(slot.scale).bit_length() - 52)
+    law = DiscreteLaplace(slot.scale / (1 << shift))
+    return lambda n: law.sample(n).astype(object) << shift
 
 
 def _value(measure: Measure, slot: Slot, noisy: list[Integers]) -> pa.Array:
     """A measure from a noised vector: post-processing."""
     type_ = output_type(measure, slot)
-    if slot.kind is not SlotKind.MEAN:
+    if slot.kind is not SlotKind.MOMENTS:
         return _array(noisy[0], slot.step, type_)
-    left, right = (component.astype(object) for component in noisy)
-    assert slot.grid is not None
-    grid, total = slot.grid, left + right
-    if measure.statistic is Statistic.VALUES:
-        return _array(total, Fraction(1, slot.weight), type_)
+    moments = Moments([component.astype(object) for component in noisy], slot.degrees, slot.weight)
+    if measure.statistic.is_count:
+        return _array(moments.count, Fraction(1, moments.parts), type_)
     if measure.statistic is Statistic.SUM:
-        return _array(grid.lo * total + grid.span * right, slot.step / grid.span, type_)
-    lo, hi = float(grid.lo * grid.step), float(grid.hi * grid.step)
-    share = [min(max(int(r) / int(t), 0.0), 1.0) if t > 0 else 0.5 for t, r in zip(total, right, strict=True)]
-    return pa.array([min(max(lo + (hi - lo) * s, lo), hi) for s in share], pa.float64())
+        (place,) = slot.places(measure)
+        grid = slot.axes[place].grid
+        assert grid is not None
+        total = grid.lo * moments.count + grid.span * moments.sum_of(moments.power(place))
+        return _array(total, grid.step / moments.parts, type_)
+    return pa.array(estimate(measure, slot, moments), pa.float64())
 
 
 def _half_widths(measure: Measure, slot: Slot, noisy: list[Integers]) -> NDArray[np.float64]:
     """The 95 % half-width of each cell of a measure."""
     cells = len(noisy[0])
-    if slot.kind is not SlotKind.MEAN:
+    if slot.kind is not SlotKind.MOMENTS:
         return np.full(cells, float(DiscreteLaplace(slot.scale).half_width() * slot.step))
-    assert slot.grid is not None
-    grid, scale = slot.grid, float(slot.scale) / slot.subgrid
-    if measure.statistic is Statistic.VALUES:
-        return np.full(cells, count_half_width(scale, grid.span))
-    if measure.statistic is Statistic.SUM:
-        return np.full(cells, sum_half_width(scale, grid.lo, grid.span) * float(grid.step))
-    left, right = (component.astype(np.float64) for component in noisy)
-    return ratio_half_widths(left, right, float(slot.scale), float((grid.hi - grid.lo) * grid.step))
+    return half_widths(measure, slot, noisy, _replica(slot))
 
 
 def _add(exact: Integers, draw: DiscreteLaplace) -> Integers:

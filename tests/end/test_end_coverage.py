@@ -6,7 +6,9 @@ the share found below 0.95 - 5 s, s = sqrt(0.95 * 0.05 / n), has a chance under 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pytest
 
 import dpsql
 from dpsql.compile.plan import ReleasePlan
-from dpsql.compile.slots import HALF_WIDTH, Slot, SlotKind
+from dpsql.compile.slots import HALF_WIDTH, Slot, SlotKind, power_column
 from dpsql.vault.noise import release
 
 DRAWS = 4000
@@ -30,7 +32,7 @@ class Fixed:
         columns: dict[str, pa.Array] = {}
         for i, slot in enumerate(plan.slots, 1):
             for name, value in values(i, slot).items():
-                columns[name] = pa.array([value] * DRAWS, pa.int64())
+                columns[name] = pa.array([Decimal(value)] * DRAWS, pa.decimal128(38, 0))
         self._table = pa.table(columns)
 
     def run(self, sql: str, tables: object = None) -> pa.Table:
@@ -44,14 +46,29 @@ class Fixed:
 
 
 COUNTED, EACH = 400, 7
-"""Rows in each group, and where each row's value stands above the lower end of its grid, in steps."""
+"""Rows in each group, and where each row's value of a sum stands above the lower end of its grid, in steps."""
+
+
+def points(slot: Slot) -> tuple[list[int], ...]:
+    """The values of a Bernstein slot on its grids, above their lower ends: they go up and down together, roughly."""
+    return tuple(
+        [((r * (7 + 2 * j) + j) % 40 + r % 11) * max(axis.span // 60, 1) % (axis.span + 1) for r in range(COUNTED)]
+        for j, axis in enumerate(slot.axes)
+    )
 
 
 def exact(i: int, slot: Slot) -> dict[str, int]:
     match slot.kind:
-        case SlotKind.MEAN:
-            assert slot.grid is not None
-            return {f"n{i}": COUNTED, f"s{i}": COUNTED * (slot.grid.lo + EACH)}
+        case SlotKind.MOMENTS:
+            rows = list(zip(*points(slot), strict=True))
+            if slot.is_linear:
+                (axis,) = slot.axes
+                assert axis.grid is not None
+                rows = [(k + axis.grid.lo,) for (k,) in rows]
+            powers = {
+                e: sum(math.prod(k**p for k, p in zip(row, e, strict=True)) for row in rows) for e in slot.components
+            }
+            return {power_column(i, e): value for e, value in powers.items()}
         case SlotKind.SUM:
             return {f"s{i}": COUNTED * EACH}
         case _:
@@ -59,17 +76,26 @@ def exact(i: int, slot: Slot) -> dict[str, int]:
 
 
 def truth(statistic: str, slot: Slot) -> float:
-    grid = slot.grid
-    match statistic:
-        case "sum":
-            assert grid is not None
-            low = grid.lo if slot.kind is SlotKind.MEAN else 0
-            return float(COUNTED * (low + EACH) * grid.step)
-        case "avg":
-            assert grid is not None
-            return float((grid.lo + EACH) * grid.step)
-        case _:
-            return float(COUNTED)
+    if slot.kind is not SlotKind.MOMENTS:
+        assert statistic == "count" or slot.grid is not None
+        return float(COUNTED * EACH * slot.grid.step) if statistic == "sum" and slot.grid is not None else COUNTED
+    grids = [axis.grid for axis in slot.axes if axis.grid is not None]
+    y, *others = ((np.array(k) + grid.lo) * float(grid.step) for k, grid in zip(points(slot), grids, strict=True))
+    x = others[0] if others else y
+    spread = float(np.cov(y, x, bias=True)[0, 1])
+    values = {
+        "sum": float(y.sum()),
+        "avg": float(y.mean()),
+        "count": float(COUNTED),
+        "var_pop": float(y.var()),
+        "variance": float(y.var(ddof=1)),
+        "stddev": float(y.std(ddof=1)),
+        "covar_pop": spread,
+        "corr": spread / float(y.std() * x.std()),
+        "regr_slope": spread / float(x.var()),
+        "regr_intercept": float(y.mean()) - spread / float(x.var()) * float(x.mean()),
+    }
+    return values[statistic]
 
 
 CASES = {
@@ -83,6 +109,16 @@ CASES = {
     "AVG of what can be negative": ("SELECT AVG(age - 50) FROM patients", "avg", False),
     "COUNT(x) beside AVG": ("SELECT AVG(age), COUNT(age) FROM patients", "count", False),
     "SUM beside AVG": ("SELECT AVG(age), SUM(age) FROM patients", "sum", False),
+    "VAR_POP": ("SELECT VAR_POP(age) FROM patients", "var_pop", False),
+    "VARIANCE of doubles": ("SELECT VARIANCE(cost) FROM patients", "variance", False),
+    "STDDEV": ("SELECT STDDEV(age) FROM patients", "stddev", False),
+    "AVG beside VAR": ("SELECT VAR_POP(age), AVG(age) FROM patients", "avg", False),
+    "COUNT(x) beside VAR": ("SELECT VAR_POP(age), COUNT(age) FROM patients", "count", False),
+    "SUM beside VAR": ("SELECT VAR_POP(age - 50), SUM(age - 50) FROM patients", "sum", False),
+    "COVAR": ("SELECT COVAR_POP(age, cost) FROM patients", "covar_pop", False),
+    "CORR": ("SELECT CORR(age, cost) FROM patients", "corr", False),
+    "REGR_SLOPE": ("SELECT REGR_SLOPE(age, cost) FROM patients", "regr_slope", False),
+    "REGR_INTERCEPT": ("SELECT REGR_INTERCEPT(age, cost) FROM patients", "regr_intercept", False),
 }
 
 

@@ -267,7 +267,7 @@ def test_plan_and_receipt_have_the_scale_of_the_theory(case: str, number: int, s
     assert [column.name for column in answer.receipt.columns] == shown
     for slot, column, e in zip(slots(compiled), answer.receipt.columns, expected, strict=True):
         assert column.epsilon == slot.epsilon
-        if slot.kind is SlotKind.MEAN:
+        if slot.kind is SlotKind.MOMENTS:
             assert (column.scale, column.half_width) == (None, None)
             assert answer.half_widths[0] is not None
             assert 0 < float(answer.half_widths[0][0] or 0) < 5

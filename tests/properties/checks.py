@@ -172,7 +172,7 @@ def check_noise(one: Asked, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
 
 def at_scale(slot: Slot, vector: Vector) -> list[tuple[Fraction, list[int]]]:
     """Each component of a slot, with the scale of the noise that it needs."""
-    columns = zip(*vector.values(), strict=True) if vector else [()] * (2 if slot.kind is SlotKind.MEAN else 1)
+    columns = zip(*vector.values(), strict=True) if vector else [()] * len(slot.components)
     return [(Fraction(slot.norms.l1) / slot.epsilon, list(column)) for column in columns]
 
 
@@ -287,7 +287,9 @@ SUM = "SELECT region, SUM(cost) FROM people GROUP BY region"
 MEAN = "SELECT AVG(cost), SUM(cost) FROM people"
 UNITS = "SELECT grade, COUNT(DISTINCT uid) FROM events GROUP BY grade"
 PRICES = "SELECT COUNT(*) FROM events e JOIN prices p ON e.item = p.item"
-SOUND = [COUNT, JOIN, SUM, MEAN, UNITS, "SELECT kind, SUM(x), COUNT(n) FROM events GROUP BY kind"]
+SPREAD = "SELECT VAR_POP(cost), AVG(cost) FROM people"
+LINE = "SELECT CORR(x, n), REGR_SLOPE(x, n), COUNT(*) FROM events"
+SOUND = [COUNT, JOIN, SUM, MEAN, SPREAD, LINE, UNITS, "SELECT kind, SUM(x), COUNT(n) FROM events GROUP BY kind"]
 
 
 def examine(

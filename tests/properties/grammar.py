@@ -84,6 +84,7 @@ _COMMA: list[tuple[str, dict[str, str], str]] = [
 ]
 _NUMBERS = ("0", "1", "-1", "2", "0.5", "7", "100", "-3.25", "1e10", "9007199254740993", "NULL")
 _STRINGS = ("'a'", "''", "'R1'", "'b '", "'F'", "'12'", "'%'", "'new'", "NULL")
+_PAIRED = ("COVAR_POP", "CORR", "REGR_SLOPE", "REGR_INTERCEPT", "REGR_AVGX", "REGR_COUNT")
 _PATTERNS = ("'a%'", "'%b%'", "'_'")
 _DATES = ("DATE '2024-01-01'", "DATE '2024-06-15'", "DATE '2025-01-01'", "DATE '2024-02-29'")
 
@@ -255,6 +256,8 @@ class Grammar:
             lambda: f"SUM({self.bounded(scope, 2)})",
             lambda: f"SUM({self.bounded(scope, 1)})",
             lambda: f"AVG({self.bounded(scope, 2)})",
+            lambda: f"{self.r.choice(['VAR_POP', 'STDDEV'])}({self.bounded(scope, 2)})",
+            lambda: f"{self.r.choice(_PAIRED)}({self.bounded(scope, 1)}, {self.bounded(scope, 1)})",
             unit,
             unit,
             lambda: f"COUNT(DISTINCT {self.any(scope, self.r.choice([0, 0, 1]))})",

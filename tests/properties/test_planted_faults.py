@@ -12,7 +12,7 @@ import pytest
 from sqlglot import exp
 
 from dpsql.compile import grid as grids
-from dpsql.compile import joins, relations, steps
+from dpsql.compile import joins, relations, slots, steps, vectors
 from dpsql.compile.check import check
 from dpsql.compile.grid import Grid
 from dpsql.compile.ir import Facts, Relation, Scalar, Scan
@@ -23,7 +23,21 @@ from dpsql.privacy import sensitivity
 from dpsql.privacy.sensitivity import Norms
 from dpsql.vault import materialise
 from tests.audit.faults import no_limit_on_rows, sensitivity_off_by_two
-from tests.properties.checks import COUNT, CROWDED, JOIN, MEAN, NOBODY, PRICES, SOUND, SUM, UNITS, examine, rows
+from tests.properties.checks import (
+    COUNT,
+    CROWDED,
+    JOIN,
+    LINE,
+    MEAN,
+    NOBODY,
+    PRICES,
+    SOUND,
+    SPREAD,
+    SUM,
+    UNITS,
+    examine,
+    rows,
+)
 from tests.properties.differences import Violation
 from tests.properties.worlds import Database
 
@@ -50,6 +64,7 @@ def drop_the_clamp(patch: pytest.MonkeyPatch) -> None:
         return case.args["ifs"][0].args["true"]
 
     patch.setattr(steps, "to_grid", to_grid)
+    patch.setattr(vectors, "to_grid", to_grid)
 
 
 def count_units_once_in_all(patch: pytest.MonkeyPatch) -> None:
@@ -80,9 +95,29 @@ def rank_by_place(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(materialise, "_ranked", lambda *a: plain(*a).replace("PARTITION BY unit ORDER BY h", "ORDER BY h"))
 
 
+def off_the_grid(patch: pytest.MonkeyPatch) -> None:
+    """The values of a Bernstein slot are taken as they are: two steps above their bounds, too."""
+    plain = vectors.above_lo
+
+    def above_lo(value: exp.Expr, grid: Grid) -> exp.Expr:
+        return exp.Add(this=plain(value, grid), expression=exp.Literal.number(2))
+
+    patch.setattr(vectors, "above_lo", above_lo)
+
+
+def forget_a_component(patch: pytest.MonkeyPatch) -> None:
+    """What a row adds is put down as that of a mean."""
+    patch.setattr(slots.bernstein, "weight", lambda _, spans: max(spans))
+    patch.setattr("dpsql.session.check", lambda *_: None)  # which finds it first: see below
+
+
 @pytest.mark.parametrize(
     ("fault", "database", "statements", "found"),
     [
+        (off_the_grid, CROWDED, [SPREAD], r"\(ii\)"),
+        (off_the_grid, CROWDED, [LINE], r"\(ii\)"),
+        (forget_a_component, CROWDED, [LINE], r"\(ii\)"),
+        (forget_a_component, CROWDED, [SPREAD], r"\(ii\)"),
         (no_limit_on_rows, CROWDED, [COUNT], r"\(ii\)"),
         (drop_the_equality_of_units, CROWDED, [JOIN], r"\(i+\)"),
         (drop_the_clamp, CROWDED, [SUM], r"\(ii\)"),
@@ -105,6 +140,15 @@ def test_a_planted_fault_is_found(
     fault(monkeypatch)
     with pytest.raises(Violation, match=found):
         examine(tmp_path / "world", database, statements, "1", "2", "NULL")
+
+
+def test_the_plan_does_not_pass_with_weights_that_do_not_add_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_a_component(monkeypatch)
+    monkeypatch.setattr("dpsql.session.check", check)
+    with pytest.raises(Error, match="the weights of a row add up"):
+        examine(tmp_path / "world", CROWDED, [SPREAD], "1")
 
 
 @pytest.mark.parametrize("fault", [sensitivity_off_by_two, count_units_once_in_all])

@@ -40,6 +40,8 @@ EVENTS = rows(
 COUNT = "SELECT kind, COUNT(*) FROM events GROUP BY kind"
 SUM = "SELECT kind, SUM(n) FROM events GROUP BY kind"
 MEAN = "SELECT kind, AVG(n) FROM events GROUP BY kind"
+SPREAD = "SELECT kind, STDDEV(n), COUNT(n) FROM events GROUP BY kind"
+LINE = "SELECT kind, CORR(n, x), REGR_SLOPE(n, x) FROM events GROUP BY kind"
 GRADES = "SELECT kind, grade, COUNT(*), COUNT(DISTINCT uid) FROM events GROUP BY kind, grade"
 WHOLE_DECIMALS = "SELECT kind, SUM(ROUND(amount)), AVG(ROUND(wide)) FROM events GROUP BY kind"
 VALUES = "SELECT kind, COUNT(DISTINCT n), COUNT(DISTINCT x) FROM events GROUP BY kind"
@@ -54,11 +56,12 @@ CELLS = {"max_groups_per_unit": 2, "max_rows_per_group": 1}
 ALL = [
     asked(COUNT, "cells", **CELLS),
     asked(SUM, "cells", **CELLS),
-    asked(MEAN, "cells", **CELLS),
+    *(asked(sql, "cells", **CELLS) for sql in (MEAN, SPREAD, LINE)),
+    asked(SPREAD, "late then cells", max_rows_per_unit=3, max_groups_per_unit=2, max_rows_per_group=2),
     asked(GRADES, "late then cells", max_rows_per_unit=2, max_groups_per_unit=1, max_rows_per_group=2),
     asked(GRADES, "rows then cells", max_rows_per_unit=2, max_groups_per_unit=1, max_rows_per_group=2),
     asked(COUNT, "late", max_rows_per_unit=2),
-    *(asked(sql, "rescale", max_rows_per_unit=2) for sql in (COUNT, SUM, MEAN, WHOLE_DECIMALS, PRIVATE)),
+    *(asked(sql, "rescale", max_rows_per_unit=2) for sql in (COUNT, SUM, MEAN, SPREAD, LINE, WHOLE_DECIMALS, PRIVATE)),
     asked(WHOLE_DECIMALS, "cells", **CELLS),
     *(asked(sql, "rows", max_rows_per_unit=2) for sql in (PRIVATE, PRIVATE_UNITS)),
     *(asked(sql, "cells", max_groups_per_unit=1) for sql in (PRIVATE, PRIVATE_UNITS)),
@@ -90,12 +93,7 @@ def count_all_rows_of_a_cell(patch: pytest.MonkeyPatch) -> None:
     """r is not enforced."""
 
     def cut(i: int, slot: Any, most: int, source: str) -> list[exp.Expr]:
-        parts = {name: column(source, name) for name in (f"n{i}", f"s{i}")}
-        names = steps._vector(i, slot)
-        if len(names) == 2:
-            left, right = steps._bernstein(slot, parts[f"n{i}"], parts[f"s{i}"])
-            return [aliased(steps._times(c, slot.subgrid), n) for c, n in zip((left, right), names, strict=True)]
-        return [aliased(parts[names[0]], names[0])]
+        return [aliased(steps._times(column(source, n), slot.subgrid), n) for n in steps._vector(i, slot)]
 
     patch.setattr(steps, "_cut", cut)
 
@@ -105,10 +103,9 @@ def clamp_components_apart(patch: pytest.MonkeyPatch) -> None:
 
     def cut(i: int, slot: Any, most: int, source: str) -> list[exp.Expr]:
         found = []
-        sides = steps._bernstein(slot, column(source, f"n{i}"), column(source, f"s{i}"))
-        for component, name in zip(sides, (f"l{i}", f"s{i}"), strict=True):
+        for name in steps._vector(i, slot):
             limit = steps._whole(most * slot.weight)
-            scaled = steps._times(component, slot.subgrid)
+            scaled = steps._times(column(source, name), slot.subgrid)
             over = exp.GT(this=scaled, expression=limit)
             found.append(aliased(steps._case([(over, limit.copy())], scaled.copy()), name))
         return found
@@ -263,6 +260,8 @@ def leave_the_plan_unchecked(patch: pytest.MonkeyPatch) -> None:
         (count_all_rows_of_a_cell, asked(SUM, "cells", **CELLS), r"\(ii\)"),
         (count_all_rows_of_a_cell, asked(MEAN, "cells", **CELLS), r"\(ii\)"),
         (clamp_components_apart, asked(MEAN, "cells", **CELLS), r"\(ii\)"),
+        (clamp_components_apart, asked(LINE, "cells", **CELLS), r"\(ii\)"),
+        (scale_nothing, asked(SPREAD, "rescale", max_rows_per_unit=2), r"\(ii\)"),
         (keep_all_keys, asked(COUNT, "cells", max_groups_per_unit=1), r"\(i+\)"),
         (keep_all_keys, asked(PRIVATE, "cells", max_groups_per_unit=1), r"\(i+\)"),
         (scale_nothing, asked(COUNT, "rescale", max_rows_per_unit=2), r"\(ii\)"),

@@ -95,9 +95,10 @@ def test_a_unit_of_ten_thousand_rows(tmp_path: Path) -> None:
     statements = [
         *SOUND,
         "SELECT kind, AVG(x), SUM(n), COUNT(amount) FROM events WHERE n > 2 GROUP BY kind",
-        "SELECT o.status, COUNT(*), SUM(o.total) FROM orders o JOIN people p ON o.uid = p.uid GROUP BY o.status",
+        "SELECT kind, STDDEV(x), CORR(x, n), COVAR_SAMP(wide, x) FROM events GROUP BY kind",
+        "SELECT o.status, VAR_POP(o.total) FROM orders o JOIN people p ON o.uid = p.uid GROUP BY o.status",
         "SELECT i.category, COUNT(DISTINCT b.hid), SUM(l.price) FROM lines l JOIN baskets b USING (bid)"
         " LEFT JOIN items i ON l.item = i.item GROUP BY i.category",
     ]
-    others = [asked(sql, strategy) for sql in statements[-3:] for strategy in ("late", "rescale", "late then cells")]
+    others = [asked(sql, strategy) for sql in statements[-4:] for strategy in ("late", "rescale", "late then cells")]
     examine(tmp_path, crowd, [*statements, *others], "1", "2", "NULL", terms=Terms(private_keys=True, limits=True))

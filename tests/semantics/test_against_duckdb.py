@@ -6,6 +6,7 @@ show must be empty. `-` says that the rows are the same ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
@@ -19,7 +20,10 @@ from tests.semantics.sides import Sides, compare, opened, rows_of, same_cell, sa
 
 FOLDER = Path(__file__).parent
 DAY_AND_FEE: Parameters = {"day": date(2024, 5, 1), "fee": Decimal("12.50")}
-EMPTY = (0, 60.0, 50.0, 250.0, 500.0, 150.0)
+MIDDLES = (0, 60.0, 50.0, 250.0, 500.0, 150.0)
+VARIANCES = [2 * middle**2 / 4 for middle in MIDDLES]
+"""Of nothing: an eighth of the range's square, and of a sample twice that."""
+EMPTY = (*MIDDLES, *(f * v for v in VARIANCES for f in (1, 2)), *(math.sqrt(f * v) for v in VARIANCES for f in (1, 2)))
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,8 @@ OF_VISITS = """\
 1| SELECT kind, COUNT(DISTINCT uid) AS u, COUNT(DISTINCT uid) FILTER (WHERE fee > 50) AS v FROM visits GROUP BY kind
 1| SELECT kind, COUNT(DISTINCT minutes), COUNT(DISTINCT fee) FILTER (WHERE minutes > 9) AS f FROM visits GROUP BY kind
 1| SELECT kind, SUM(ROUND(fee)) AS s, AVG(ROUND(fee)) AS m FROM visits GROUP BY kind
+1| SELECT kind, VAR_POP(fee) AS v, AVG(fee) AS a, STDDEV(minutes - 100) AS s, COUNT(fee) AS n FROM visits GROUP BY kind
+1| SELECT kind, CORR(fee, minutes) AS r, REGR_INTERCEPT(fee, minutes), COVAR_POP(minutes, fee) FROM visits GROUP BY 1
 2| SELECT kind, EXTRACT(quarter FROM seen) AS q, COUNT(*) AS n, SUM(fee) AS f FROM visits GROUP BY kind, q
 1| SELECT minutes // 60 AS h, SUM(LEAST(fee, 20)) AS f, AVG(fee) AS a FROM visits GROUP BY h ORDER BY h
 1| SELECT p.sex, COUNT(*) AS n, AVG(v.fee) AS f FROM visits v JOIN patients p USING (uid) GROUP BY p.sex
