@@ -12,8 +12,7 @@ outside. A query may name columns of the queries around it, which are looked up 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import cast
 
 from sqlglot import exp
@@ -38,8 +37,9 @@ from dpsql.compile.blocks import (
     tables_of,
 )
 from dpsql.compile.names import Names, Prefer, called_columns
+from dpsql.compile.outputs import Cte, Environment, columns_of
 from dpsql.compile.parse import Parsed, span_of
-from dpsql.compile.trees import aliased, default_name, folded, from_items, is_plain_subquery, is_star
+from dpsql.compile.trees import aliased, default_name, folded, from_items, is_plain_subquery
 from dpsql.errors import Error, Span, nearest, refusal
 from dpsql.policy.model import Policy, Table
 
@@ -59,18 +59,6 @@ def resolve(parsed: Parsed, policy: Policy) -> Resolved:
     return Resolved(root, resolver.blocks, resolver.nested, resolver.doubts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cte:
-    """body: of private rows, None where it is public. columns: as its WITH names them. kept: its entry there."""
-
-    body: Private | None
-    columns: tuple[str, ...]
-    kept: exp.CTE | None = None
-
-
-_Environment = Mapping[str, _Cte]
-
-
 class _Resolver:
     def __init__(self, policy: Policy):
         self.policy = policy
@@ -82,7 +70,7 @@ class _Resolver:
 
     # -- queries ------------------------------------------------------------------------------------------------
 
-    def query(self, node: exp.Expr, env: _Environment, outer: Names | None = None) -> Private | None:
+    def query(self, node: exp.Expr, env: Environment, outer: Names | None = None) -> Private | None:
         """Resolve a query expression; None means public (releases inside included)."""
         env, ctes = self._with(node, env)
         if is_plain_subquery(node):
@@ -105,7 +93,7 @@ class _Resolver:
             return PrivateUnion(node, tuple(rows), bool(node.args.get("distinct")))
         return PrivateOther(node)
 
-    def _public_or_rows(self, node: exp.Expr, env: _Environment, outer: Names | None) -> Private | None:
+    def _public_or_rows(self, node: exp.Expr, env: Environment, outer: Names | None) -> Private | None:
         """Resolve a query in a place where a release is public."""
         bound = self.query(node, env, outer)
         if isinstance(bound, PrivateBlock) and bound.is_release:
@@ -113,7 +101,7 @@ class _Resolver:
             return None
         return bound
 
-    def _with(self, node: exp.Expr, env: _Environment) -> tuple[_Environment, tuple[exp.CTE, ...]]:
+    def _with(self, node: exp.Expr, env: Environment) -> tuple[Environment, tuple[exp.CTE, ...]]:
         """The environment inside `node`; private CTEs leave its WITH, public ones stay."""
         clause = node.args.get("with_")
         if clause is None:
@@ -122,7 +110,7 @@ class _Resolver:
         kept: list[exp.CTE] = []
         recursive = bool(clause.args.get("recursive"))
         if recursive:  # names that `lower` refuses must resolve first
-            inner |= {folded(cte.alias): _Cte(None, ()) for cte in clause.expressions}
+            inner |= {folded(cte.alias): Cte(None, ()) for cte in clause.expressions}
         for cte in clause.expressions:
             bound = self._public_or_rows(cast(exp.Expr, cte.this), inner, None)
             columns = tuple(c.name for c in cte.args["alias"].args.get("columns") or ())
@@ -132,7 +120,7 @@ class _Resolver:
                 if not recursive:
                     self._make_unique(cte)
             inner.pop(name, None)  # so that a WITH of all that are left can name them in this order
-            inner[name] = _Cte(bound, columns, cte if bound is None else None)
+            inner[name] = Cte(bound, columns, cte if bound is None else None)
         if kept or recursive:
             clause.set("expressions", kept or clause.expressions)
         else:
@@ -148,7 +136,7 @@ class _Resolver:
         self._ctes.add(name)
 
     def _select(
-        self, node: exp.Select, env: _Environment, ctes: tuple[exp.CTE, ...], outer: Names | None
+        self, node: exp.Select, env: Environment, ctes: tuple[exp.CTE, ...], outer: Names | None
     ) -> PrivateBlock | None:
         names = Names(outer=outer)
         sources = [self._source(item, env, names) for item in from_items(node)]
@@ -188,7 +176,7 @@ class _Resolver:
         self,
         node: exp.Select,
         sources: Sequence[Source],
-        env: _Environment,
+        env: Environment,
         ctes: tuple[exp.CTE, ...],
         names: Names,
     ) -> PrivateBlock:
@@ -200,7 +188,7 @@ class _Resolver:
         self.nested.append(nested)
         return nested_column(len(self.nested) - 1, span)
 
-    def _public_part(self, node: exp.Expr, env: _Environment, outer: Names | None) -> None:
+    def _public_part(self, node: exp.Expr, env: Environment, outer: Names | None) -> None:
         """Resolve what is nested below a part of a public query."""
         if isinstance(node, exp.Query):
             bound = self.query(node, env, outer)
@@ -212,7 +200,7 @@ class _Resolver:
         for child in list(node.iter_expressions()):
             self._public_part(child, env, outer)
 
-    def _nest(self, node: exp.Expr, env: _Environment, names: Names) -> exp.Expr:
+    def _nest(self, node: exp.Expr, env: Environment, names: Names) -> exp.Expr:
         """Resolve a query in an expression of a private block; what stands for it there."""
         copy = node.copy()
         bound: Nested | None = self.query(copy, env, names)
@@ -220,7 +208,7 @@ class _Resolver:
             bound = self._correlated(node, env, names) or PublicBlock(copy, _kept(env))
         return self._kept(bound, span_of(node))
 
-    def _correlated(self, node: exp.Expr, env: _Environment, names: Names) -> PrivateBlock | None:
+    def _correlated(self, node: exp.Expr, env: Environment, names: Names) -> PrivateBlock | None:
         """A public SELECT that names columns of the private block around it, bound like a private one."""
         select = node.copy().unnest()
         if not isinstance(select, exp.Select) or select.args.get("with_") or not from_items(select):
@@ -240,7 +228,7 @@ class _Resolver:
 
     # -- FROM ---------------------------------------------------------------------------------------------------
 
-    def _source(self, node: exp.Expr, env: _Environment, names: Names) -> Source:
+    def _source(self, node: exp.Expr, env: Environment, names: Names) -> Source:
         """Bind one FROM item and make it visible. Nested joins in parentheses are left to `lower` to refuse."""
         alias = node.alias_or_name
         renamed = [c.name for c in (node.args["alias"].args.get("columns") or ())] if node.args.get("alias") else []
@@ -288,22 +276,22 @@ class _Resolver:
         return source
 
     def _public_cte(
-        self, node: exp.Expr, cte: _Cte, alias: str, renamed: Sequence[str], env: _Environment
+        self, node: exp.Expr, cte: Cte, alias: str, renamed: Sequence[str], env: Environment
     ) -> PublicSource | None:
         """A public CTE in FROM, written by the name that it has now."""
         if cte.kept is None:
             return None
         self._write_cte(node, cte.kept)
-        inside = self._columns(cast(exp.Expr, cte.kept.this), env)
+        inside = columns_of(cast(exp.Expr, cte.kept.this), env, self._policy_columns)
         if inside is None or node.args.get("joins"):
             return None
         columns = called_columns(inside, cte.columns, span_of(node), spare=True)
         query = exp.select("*").from_(exp.Table(this=exp.to_identifier(cte.kept.alias, quoted=True)))
         return self._public_source(node, query, alias, called_columns(columns, renamed, span_of(node)), env)
 
-    def _public(self, node: exp.Expr, alias: str, renamed: Sequence[str], env: _Environment) -> PublicSource | None:
+    def _public(self, node: exp.Expr, alias: str, renamed: Sequence[str], env: Environment) -> PublicSource | None:
         """A public subquery or VALUES in FROM."""
-        columns = self._columns(node, env)
+        columns = columns_of(node, env, self._policy_columns)
         if columns is None:
             return None
         if is_plain_subquery(node):
@@ -315,59 +303,10 @@ class _Resolver:
         return self._public_source(node, query, alias, called_columns(columns, renamed, span_of(node)), env)
 
     def _public_source(
-        self, node: exp.Expr, query: exp.Expr, alias: str, called: Sequence[str], env: _Environment
+        self, node: exp.Expr, query: exp.Expr, alias: str, called: Sequence[str], env: Environment
     ) -> PublicSource:
         columns = tuple((name, item_name(i)) for i, name in enumerate(called))
         return PublicSource(PublicBlock(query, _kept(env)), self._unique(alias or "derived"), columns, node)
-
-    def _columns(self, query: exp.Expr, env: _Environment) -> list[str] | None:
-        """What the columns of a public query are called; None where that is not known."""
-        query = query.unnest()
-        if isinstance(query, exp.SetOperation):
-            return self._columns(cast(exp.Expr, query.this), env)
-        if isinstance(query, exp.Values):
-            first = query.expressions[0]
-            return [f"col{i}" for i in range(len(first.expressions) if isinstance(first, exp.Tuple) else 1)]
-        if not isinstance(query, exp.Select):
-            return None
-        inside = dict(env)
-        for cte in query.ctes:
-            inside[folded(cte.alias)] = _Cte(None, tuple(cte.args["alias"].columns or ()), cte)
-        found: list[str] = []
-        for item in query.expressions:
-            if not is_star(item):
-                found.append(item.alias or default_name(item))
-                continue
-            if any(j.args.get("using") or j.method for j in query.args.get("joins") or ()) or any(
-                item.find(exp.Star).args.values()
-            ):
-                return None
-            for source in from_items(query):
-                if isinstance(item, exp.Column) and folded(source.alias_or_name) != folded(item.table):
-                    continue
-                columns = self._columns_of_item(source, inside)
-                if columns is None:
-                    return None
-                found += columns
-        return found
-
-    def _columns_of_item(self, node: exp.Expr, env: _Environment) -> list[str] | None:
-        columns: Sequence[str] | None = None
-        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            cte = next((c for c in env.values() if c.kept is not None and c.kept.alias == node.name), None)
-            if not node.db and cte is not None and cte.kept is not None:
-                columns = self._columns(cast(exp.Expr, cte.kept.this), env)
-                if columns is not None:
-                    columns = called_columns(columns, cte.columns, span_of(node), spare=True)
-            else:
-                columns = self._table(node, catalog=True).visible_columns
-        elif isinstance(node, exp.Subquery | exp.Values):
-            columns = self._columns(node, env)
-        if columns is None:
-            return None
-        alias = node.args.get("alias")
-        renamed = [c.name for c in (alias.columns if alias is not None else ())]
-        return called_columns(columns, renamed, span_of(node))
 
     def _write_cte(self, node: exp.Expr, cte: exp.CTE) -> None:
         """Name a CTE in FROM as it is called now, and by its old name for the columns."""
@@ -376,7 +315,7 @@ class _Resolver:
                 node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
             node.set("this", exp.to_identifier(cte.alias, quoted=True))
 
-    def _reads_rows(self, node: exp.Expr, env: _Environment) -> bool:
+    def _reads_rows(self, node: exp.Expr, env: Environment) -> bool:
         """Whether a FROM item that is neither table nor query names a private table or CTE."""
         for table in node.walk(prune=lambda n: isinstance(n, exp.Select | exp.SetOperation)):
             if isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier):
@@ -385,7 +324,7 @@ class _Resolver:
                     return True
         return False
 
-    def _bind_public_table(self, node: exp.Table, env: _Environment) -> None:
+    def _bind_public_table(self, node: exp.Table, env: Environment) -> None:
         if not node.db and folded(node.name) in env:
             kept = env[folded(node.name)].kept
             if kept is not None:
@@ -416,6 +355,9 @@ class _Resolver:
             "DP110", f'no table "{shown}" is visible here{hint}', span=span_of(node), repair=f"the tables are: {known}"
         )
 
+    def _policy_columns(self, node: exp.Table) -> Sequence[str]:
+        return self._table(node, catalog=True).visible_columns
+
     def _unique(self, base: str) -> str:
         base = "".join(c if c.isalnum() or c == "_" else "_" for c in base).lower() or "t"
         self._used[base] = self._used.get(base, 0) + 1
@@ -437,7 +379,7 @@ def _as_written(source: Source, visible: str) -> Source:
     return source
 
 
-def _kept(env: _Environment) -> tuple[exp.CTE, ...]:
+def _kept(env: Environment) -> tuple[exp.CTE, ...]:
     """The public WITH entries that can be named here, in an order in which each names those before it."""
     return tuple(cte.kept for cte in env.values() if cte.kept is not None)
 
