@@ -95,6 +95,8 @@ def seal(
     except Error as error:
         if error.code == "DP901":
             raise
+        if error.code == "DP104":  # a statement may be as large as it may be, and what is made of it larger
+            raise refusal("DP104", f"rewritten, {error.reason}", repair=error.repair) from None
         raise _broken(CODES[error.code]) from None
 
 

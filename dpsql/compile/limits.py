@@ -55,9 +55,9 @@ Domains = tuple[int | None, ...]
 
 
 def worst_case(table: Table) -> int:
-    """How many rows of a unit a statement meets at all."""
+    """How many rows of a unit a statement meets at all: W, or what the policy lets a statement set."""
     assert table.max_rows_per_unit is not None  # the loader requires it of private tables
-    return WORST_CASE * table.max_rows_per_unit
+    return max(WORST_CASE * table.max_rows_per_unit, ceiling(table, "max_rows_per_unit") or 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class _Resolver:
         rows = [b for b in found if isinstance(b, PrivateBlock | PrivateUnion)]
         plain = not any(node.args.get(k) for k in ("order", "limit", "offset", "by_name", "side", "kind", "on"))
         if isinstance(node, exp.Union) and plain and len(rows) == len(found) == 2:
-            return PrivateUnion(node, tuple(rows), bool(node.args.get("distinct")))
+            return _united(node, rows, distinct=bool(node.args.get("distinct")))
         return PrivateOther(node)
 
     def _public_or_rows(self, node: exp.Expr, env: Environment, outer: Names | None) -> Private | None:
@@ -402,3 +402,11 @@ def _check_reserved(root: exp.Expr) -> None:
         if any(name.startswith(ours) and name[len(ours) :].isdigit() for ours in _OURS):
             reason = f'"{node.name}" is a name of dpsql\'s own'
             raise refusal("DP112", reason, span=span_of(node), repair="use another name")
+
+
+def _united(node: exp.Expr, rows: Sequence[Rows], *, distinct: bool) -> PrivateUnion:
+    """A union; a chain of them is one of many branches (nested, each would add to what tells rows apart)."""
+    branches: list[Rows] = []
+    for part in rows:
+        branches += part.branches if isinstance(part, PrivateUnion) and (distinct or not part.distinct) else (part,)
+    return PrivateUnion(node, tuple(branches), distinct)

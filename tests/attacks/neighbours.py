@@ -6,6 +6,7 @@ policy and rows are chosen by hand, so that a test shows one attack.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -56,10 +57,12 @@ class Pair:
         for side in self.sides:
             side.close()
 
-    def set(self, **settings: object) -> None:
+    def settings(self, settings: Mapping[str, str]) -> None:
+        """What is set from here on, and nothing else."""
         for side in self.sides:
+            side.settings.reset(None)
             for name, value in settings.items():
-                side.settings.set(name, str(value))
+                side.settings.set(name, value)
 
     def exact(self, sql: str) -> list[tuple[ReleasePlan, pa.Table, pa.Table]]:
         """Of each release: its plan, and the exact results with and without the person. Both read the same earlier
