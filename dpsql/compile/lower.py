@@ -158,6 +158,7 @@ class _Lowerer:
         outer = self._outer(block, post, ctes)
         lists = KeyLists(whole, keys, made.scope, self.policy, self.facts) if keys else None
         public, private = public_keys_of_sets(lists, keys, sets) if lists is not None else (None, ())
+        self._check_rows_as_units(made, block)
         if not measures.found:  # which groups exist is the question: a public list does not answer it
             public, private = None, tuple(k.key.name for k in keys)
         release = Release(
@@ -174,6 +175,17 @@ class _Lowerer:
         )
         self.releases.append(release)
         return outer
+
+    def _check_rows_as_units(self, made: Lowered, block: PrivateBlock) -> None:
+        """Raises DP210 where rows that are units themselves would come together with rows of other tables. Units of
+        both have numbers of the same kind: a row and a person of one number would share one limit, and a person who
+        leaves would change whose numbers meet."""
+        tables = {s.table for s in scans(made.relation) if not s.public}
+        alone = next((t for t in sorted(tables) if self.policy.tables[t].every_row_is_a_unit), None)
+        if alone is not None and len(tables) > 1:
+            reason = f'each row of "{alone}" is a {self.policy.unit} of its own: none belongs with rows of other tables'
+            repair = "aggregate each table first, then combine the results"
+            raise refusal("DP210", reason, span=span_of(block.node), repair=repair)
 
     def _driving(self, made: Lowered) -> str | None:
         """The scan that drives a release, unless it is one of two: a CTE that is joined with itself."""
