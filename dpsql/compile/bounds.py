@@ -28,8 +28,9 @@ def rows_of(relation: Relation, declared: Mapping[str, Declared]) -> int:
             return 0 if public or not many else declared[alias].rows
         case Public():
             return 0
-        case Join(left=left, right=right):
-            return max(rows_of(left, declared), rows_of(right, declared))
+        case Join(kind=kind, left=left, right=right):
+            # Of two rows that a unit has once each a full join may keep both.
+            return max(rows_of(left, declared), rows_of(right, declared)) or (2 if kind is JoinKind.FULL else 0)
         case Filter(input=source) | Project(input=source) | PerUnit(input=source):
             return rows_of(source, declared)
         case Window(input=source) | Mark(input=source):

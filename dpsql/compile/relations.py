@@ -210,7 +210,7 @@ def _union(inputs: tuple[Project, ...], *, ranked: bool) -> exp.Query:
         branches.append(select_from(part.input, items, ranked=ranked))
     tree = branches[0]
     for branch in branches[1:]:
-        tree = exp.union(tree, branch, distinct=False)
+        tree = exp.union(tree, branch, distinct=False, copy=False)
     return tree
 
 
