@@ -16,11 +16,12 @@ QUIET   := >> $(LOG) 2>&1 || { tail -n 30 $(LOG); echo "setup failed; all of it:
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-laplace test test-plain check audit bench clean constraints
+.PHONY: help demo demo-laplace demo-choices test test-plain check audit bench clean constraints
 
 help:
 	@echo "make demo       set up, prepare two real data sets and ask them private questions"
 	@echo "make demo-laplace  seven small cases of Laplace noise (docs/laplace.md)"
+	@echo "make demo-choices  a vote and an auction: the best of several, chosen privately"
 	@echo "make test       the tests, in some minutes"
 	@echo "make test-plain those that parse, with the parser in plain Python"
 	@echo "make check      style, types and the import rules"
@@ -80,6 +81,12 @@ build/laplace.duckdb: examples/laplace/data.py | $(VENV)/installed
 
 demo-laplace: $(VENV)/installed build/laplace.duckdb
 	@$(RUN) --policy examples/laplace/policy.toml --database build/laplace.duckdb examples/laplace/*.sql
+
+build/choices.duckdb: examples/choices/data.py | $(VENV)/installed
+	@$(BIN)/python $< $@
+
+demo-choices: $(VENV)/installed build/choices.duckdb
+	@$(RUN) --policy examples/choices/policy.toml --database build/choices.duckdb examples/choices/*.sql
 
 # ------------------------------------------------------------------------------------------------------ tests
 

@@ -16,6 +16,8 @@ class ColumnReceipt:
     name: the column of the result (or the aggregate's text where the result has no column of its own for it).
     scale: the noise scale in the column's own units. half_width: of the 95 % interval, in the same units. Both are None
     where count, sum and mean share one vector, so that none has a law of its own: see the answer's half_widths.
+    A choice of the best groups has neither. epsilon: what it is charged; weighs: of a choice, the epsilon by which it
+    weighs its candidates, of which half is charged where a unit moves all scores in one direction.
     """
 
     name: str
@@ -23,6 +25,7 @@ class ColumnReceipt:
     epsilon: Fraction
     scale: float | None
     half_width: float | None
+    weighs: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)

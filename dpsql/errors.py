@@ -182,6 +182,7 @@ CODES: dict[str, str] = {
     "DP221": "a clause that cannot be answered over private data",
     "DP222": "a window over rows of single units",
     "DP223": "a strategy that this release does not allow",
+    "DP224": "a choice that cannot be made privately",
     "DP230": "a function that is not answered",
     "DP231": "arguments a function is not answered for",
     "DP232": "types that do not go together",

@@ -9,11 +9,12 @@ import sqlglot
 from dpsql.compile.estimates import linear, numerator
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import Measure
-from dpsql.compile.plan import PrivatePlan, ReleasePlan, Selection
+from dpsql.compile.plan import Choosing, PrivatePlan, ReleasePlan, Selection
 from dpsql.compile.relations import publics
 from dpsql.compile.rewrite import Rewritten
 from dpsql.compile.slots import Slot, SlotKind
 from dpsql.privacy.accounting import GAUSSIAN, show_amount
+from dpsql.privacy.choices import MECHANISMS, shortfall
 from dpsql.privacy.intervals import linear_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.privacy.selection import conditioned, threshold
@@ -53,6 +54,11 @@ def _release(plan: ReleasePlan) -> list[str]:
     lines = [f"{plan.release.name}: {groups}", f"  strategy {plan.limits.strategy}: {_limits(plan.limits)}"]
     if plan.selection is not None:
         lines.append(f"  {_selection(plan.selection)}")
+    if plan.choosing is not None:
+        return [*lines, *_choice(plan, plan.choosing)]
+    if plan.release.ranked and plan.keys is not None:
+        lines.append("  the first of the groups: post-processing of what is released; with the keys alone selected,")
+        lines.append("  they would be chosen privately, without noise on any number")
     for slot in plan.slots:
         lines.append(f"  {_mechanism(slot, plan.limits.per_group)}")
         for measure in slot.outputs:
@@ -87,6 +93,41 @@ def _selection(selection: Selection) -> str:
     rule = conditioned(selection.epsilon, *law)
     units = rule.m + rule.shift
     return f"keys: shown half of the time at {units} units, epsilon {show_amount(selection.epsilon)}, delta {delta}"
+
+
+def _choice(plan: ReleasePlan, choosing: Choosing) -> list[str]:
+    """How groups are chosen, at what price, and how good the choice is."""
+    slot, choice = plan.slots[0], plan.release.choice
+    assert choice is not None and plan.keys is not None
+    order = "least" if choice.ascending else "greatest"
+    times = "" if choice.factor is None else ", times a factor of the keys"
+    several = (
+        "" if choosing.winners == 1 else f", one after another at epsilon {show_amount(_each(plan, choosing))} each"
+    )
+    charged = "" if plan.epsilon == plan.share else f", charged {show_amount(plan.epsilon)}"
+    name = MECHANISMS[choosing.mechanism]
+    moved = _number(choosing.sensitivity * slot.step)
+    reach = shortfall(choosing.sensitivity * slot.step, _each(plan, choosing), plan.keys, Fraction(19, 20))
+    lines = [
+        f"  choice: {choosing.winners} of {plan.keys}, of {order} {plan.release.measures[0].text}{times}{several}",
+        f"  {name}: sensitivity {moved} of each score, epsilon {show_amount(plan.share)}{charged}",
+    ]
+    if charged:
+        lines.append("    half is charged, since one unit moves all scores in one direction")
+    lines.append(f"    each one chosen is within {_number(reach)} of the best that is left (95 %)")
+    if choosing.released is None:
+        lines.append("    its scores could not be released with these groups")
+    else:
+        width = DiscreteLaplace(choosing.released.l1 / plan.share).half_width() * slot.grid_step
+        lines.append(
+            f"    with its score selected as well: every group released, ± {_number(width)} (95 %), and ordered free"
+        )
+    return lines
+
+
+def _each(plan: ReleasePlan, choosing: Choosing) -> Fraction:
+    """The epsilon of one winner's choice."""
+    return plan.share / choosing.winners
 
 
 def _mechanism(slot: Slot, per_group: int | None) -> str:

@@ -12,10 +12,12 @@ import pyarrow as pa
 from dpsql.answer import ColumnReceipt
 from dpsql.compile.errorbars import ErrorBars
 from dpsql.compile.gate import SealedSql
+from dpsql.compile.ir import PLACE
 from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.slots import HALF_WIDTH, SlotKind, output_type
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, SqlType
+from dpsql.privacy.choices import MECHANISMS
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.vault.mapping import Unfit, snapshot_type
 from dpsql.vault.noise import Noisy
@@ -39,8 +41,12 @@ def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str, read: Ma
     selection = (
         [chosen.touched, str(chosen.epsilon), str(chosen.delta), chosen.min_units] if chosen is not None else None
     )
+    picked = plan.choosing
+    choice = [picked.mechanism, picked.winners, *map(str, (picked.sensitivity, *picked.factors))] if picked else None
+    if plan.release.choice is not None:
+        choice = [choice, plan.release.choice.ascending]
     given = {name: hashlib.sha256(dumps(table)).hexdigest() for name, table in sorted(read.items())}
-    text = json.dumps([4, snapshot, repr(plan.limits), statement.text, slots, selection, given])
+    text = json.dumps([5, snapshot, repr(plan.limits), statement.text, slots, selection, choice, given])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -48,6 +54,10 @@ def receipt_columns(plan: PrivatePlan) -> tuple[ColumnReceipt, ...]:
     """The noise that each released aggregate carries, from the plan."""
     found = []
     for release in plan.releases:
+        if release.choosing is not None:
+            score, mechanism = release.release.measures[0], MECHANISMS[release.choosing.mechanism]
+            found.append(ColumnReceipt(score.text, mechanism, release.epsilon, None, None, release.share))
+            continue
         for slot in release.slots:
             shared = slot.kind is SlotKind.MOMENTS
             scale = None if shared else float(slot.scale * slot.step)
@@ -76,9 +86,11 @@ def schemas(plan: PrivatePlan, bars: ErrorBars) -> dict[str, pa.Schema]:
     found = {}
     for release in plan.releases:
         fields = [(name, arrow_type(type_)) for name, type_ in release.release.key_columns]
-        types = {m.name: output_type(m, s) for s in release.slots for m in s.outputs}
-        fields += [(m.name, arrow_type(types[m.name])) for m in release.release.measures]
-        fields += [(m.name + HALF_WIDTH, pa.float64()) for m in release.release.measures]
+        slots = release.slots if release.choosing is None else ()
+        types = {m.name: output_type(m, s) for s in slots for m in s.outputs}
+        fields += [(PLACE, pa.int64())] if release.choosing is not None else []
+        fields += [(m.name, arrow_type(types[m.name])) for m in release.release.shown]
+        fields += [(m.name + HALF_WIDTH, pa.float64()) for m in release.release.shown]
         if release.release.name == bars.released:
             fields += [(name, pa.float64()) for name in bars.replayed]
         found[release.release.name] = pa.schema(fields)

@@ -32,14 +32,14 @@ from dpsql.answer import Answer, Receipt, finished
 from dpsql.compile import statement as statements
 from dpsql.compile.check import check
 from dpsql.compile.gate import SealedSql
-from dpsql.compile.ir import PublicKeys
 from dpsql.compile.lower import Schema, lower
 from dpsql.compile.parse import Parameters, parse
 from dpsql.compile.plan import PrivatePlan, ReleasePlan, plan
 from dpsql.compile.resolve import resolve
-from dpsql.compile.rewrite import Rewritten, count_keys_sql, is_salted, rewrite, seal_public, seal_release
+from dpsql.compile.rewrite import Rewritten, is_salted, rewrite, seal_public, seal_release
 from dpsql.errors import Error, Span, located, refusal
 from dpsql.explain import explain
+from dpsql.keyfacts import KeyFacts
 from dpsql.ledger import Balance, Charge, Ledger
 from dpsql.owner import open_account, snapshot_for
 from dpsql.policy.facts import SqlType
@@ -91,7 +91,7 @@ class Session:
         self.settings = Settings(policy)
         self._engines, self._ledger = engines, ledger
         self._cancelled = False  # set by any thread; for the time before an engine runs
-        self._key_counts: dict[tuple[str, int | None], int] = {}  # public tables do not change within a snapshot
+        self._keys = KeyFacts(self._ask_public)
         self._fitting: set[tuple[object, ...]] = set()  # outer SQL, and the schemas over which it was bound
 
     # -- the path of one query ----------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Session:
             resolved = resolve(parsed, self.policy)
             query = lower(resolved, self.policy, self.snapshot.facts, self._describe)
             request = self.settings.request
-            priced = plan(query, self.policy, request, self._count_keys)
+            priced = plan(query, self.policy, request, self._keys.count, self._keys.factors)
             check(priced, self.policy, request)
             rewritten = rewrite(priced)
             public = (*rewritten.publics.values(), rewritten.outer, rewritten.replay)
@@ -260,17 +260,13 @@ class Session:
             raise _unfit("the subquery does not fit its tables", failure) from None
         return tuple(releases.type_of(name) for name in types)
 
-    def _count_keys(self, keys: PublicKeys, limit: int | None) -> int:
-        """How many public keys there are: the one question that planning asks of the public tables."""
-        asked = (keys.tree.sql(dialect="duckdb"), limit)
-        if asked not in self._key_counts:
-            sealed = count_keys_sql(keys.tree, limit)
-            try:
-                counted = self._engines.outer.run(sealed.text, {})
-            except EngineFailure:
-                raise refusal("DP901", "the public keys cannot be listed") from None
-            self._key_counts[asked] = int(counted.column(0)[0].as_py())
-        return self._key_counts[asked]
+    def _ask_public(self, query: SealedSql) -> pa.Table | None:
+        """What planning asks of the public tables; None where the engine fails."""
+        second_check(query.text, query.tables, query.functions)
+        try:
+            return self._engines.outer.run(query.text, {})
+        except EngineFailure:
+            return None
 
     def _bind(self, priced: PrivatePlan, rewritten: Rewritten) -> None:
         """Let the outer engine bind the outer SQL over empty releases: its mistakes are found before they cost.

@@ -66,8 +66,8 @@ def most_rows(relation: Relation) -> int:
 def _meeting(relation: Relation) -> tuple[int, int]:
     """(rows of one unit in the relation, pairs of rows that are looked at for it at the worst point below)."""
     match relation:
-        case Scan(public=public, many=many, limit=limit):
-            rows = 1 if public or not many else limit
+        case Scan(public=public, many=many, limit=limit, meets=meets):
+            rows = meets if public else limit if many else 1
             assert rows is not None
             return rows, rows
         case Public():

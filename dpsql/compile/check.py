@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from sqlglot import exp
 
 from dpsql.compile.limits import Request, one_row_per_unit
@@ -36,6 +38,8 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         _require(limits.groups is None or limits.per_unit, "the limit on groups is enforced")
         _require(not limits.late or limits.rows is not None, "the limit after WHERE is enforced")
         _check_keys(release, policy)
+        multiplied = any(s.meets > 1 for s in scans(node.input))
+        _require(not multiplied or (limits.rows is None and limits.per_unit), "joined rows of a unit are limited")
         reach = [min(n for n in (limits.rows, limits.groups, d) if n is not None) for d in release.domains]
         touched = sum(reach)
         for slot in release.slots:
@@ -52,6 +56,7 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
             _require(covered and slot.norms.keys == touched, "the noise covers the sensitivity")
             _require(slot.epsilon > 0, "every slot is charged")
             _check_moments(slot)
+        _check_choice(release, limits)
         if release.selection is not None:
             chosen = release.selection
             _require(chosen.touched == touched and chosen.delta > 0, "the decision on keys covers every key of a unit")
@@ -60,7 +65,10 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         _require(sorted(outputs) == sorted(m.name for m in node.measures), "every aggregate has one slot")
     _require(plan.composition == policy.budget.composition, "charges add up as the policy says")
     if plan.releases:
-        _require(plan.epsilon == request.epsilon, "the price is the epsilon that was asked")
+        shares = sum((r.share for r in plan.releases), Fraction(0))
+        _require(shares == request.epsilon, "the shares are the epsilon that was asked")
+        halved = sum((r.share / 2 for r in plan.releases if _is_one_sided(r)), Fraction(0))
+        _require(plan.epsilon == shares - halved, "the price is the epsilon that was asked")
         _require(plan.delta in (0, request.delta), "the price is the delta that was asked")
 
 
@@ -91,6 +99,35 @@ def _check_keys(release: ReleasePlan, policy: Policy) -> None:
         listed = node.public_keys is not None and private.isdisjoint(names)
         _require(keys is None or not names or listed, "public keys are listed")
     _require((release.keys is None) == (release.selection is not None), "private keys are selected")
+
+
+def _check_choice(release: ReleasePlan, limits: Limits) -> None:
+    """A choice: one slot, whose score in any one group a unit moves by no more than the sensitivity says, by itself and
+    times any factor."""
+    choice, choosing = release.release.choice, release.choosing
+    _require((choice is None) == (choosing is None), "a choice has a mechanism")
+    if choice is None or choosing is None:
+        return
+    _require(len(release.slots) == 1 and release.slots[0].kind is not SlotKind.MOMENTS, "a choice goes by one number")
+    _require(release.keys is not None and not release.release.sets, "the candidates are public")
+    slot = release.slots[0]
+    bounds = [n for n in (limits.rows, limits.per_group, limits.ball) if n is not None]
+    moved = 1 if slot.kind is SlotKind.UNITS else min(bounds) * slot.weight
+    lo, hi = choosing.factors
+    _require(lo <= hi and (choice.factor is not None or lo == hi == 1), "the factors are bounded")
+    largest = max(-lo, hi)
+    _require(choosing.sensitivity >= moved * largest and choosing.sensitivity > 0, "the choice covers the sensitivity")
+    _require(not choosing.one_sided or _is_one_sided(release), "the choice is charged")
+    _require(1 <= choosing.winners <= choice.winners, "no more groups are chosen than were asked")
+
+
+def _is_one_sided(release: ReleasePlan) -> bool:
+    """Whether all utilities move in one direction: rows add to the score with one sign, factors have one sign."""
+    if release.choosing is None:
+        return False
+    slot, (lo, hi) = release.slots[0], release.choosing.factors
+    bounds = (slot.grid.lo, slot.grid.hi) if slot.kind is SlotKind.SUM and slot.grid is not None else (0, 1)
+    return (bounds[0] >= 0 or bounds[1] <= 0) and (lo >= 0 or hi <= 0)
 
 
 def _is_public(tree: exp.Expr, policy: Policy) -> bool:

@@ -20,7 +20,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.errors import Span, refusal
+from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind, SqlType
 
 Value = bool | int | Decimal | float | str | date | datetime
@@ -79,13 +79,15 @@ def is_same(one: Scalar | None, other: Scalar | None) -> bool:
 class Scan:
     """A table of the snapshot. `limit`: rows of rank above it are cut (None = nothing is), which `plan` sets: the
     strategy's R, or the much larger limit that keeps a unit from exploding a join. many: whether a row of what it is
-    joined with may meet several of its rows; where none can (a look-up by key), nothing needs to be cut."""
+    joined with may meet several of its rows; where none can (a look-up by key), nothing needs to be cut. meets: how
+    many rows of a public table that may be, at most."""
 
     table: str
     alias: str
     public: bool
     limit: int | None = None
     many: bool = True
+    meets: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +290,24 @@ def grouping_id(names: Sequence[str], own: Sequence[str]) -> int:
     return sum(1 << i for i, name in enumerate(reversed(names)) if name not in own)
 
 
+PLACE = "place"
+"""Of a choice: the column that says in which order its winners were chosen, from 1 on."""
+
+
+FACTOR = "factor"
+"""Of a choice: the exact result's column of the candidates' public factors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Of a release that chooses among its groups: the `winners` first ones by its only measure times `factor`, a number
+    over the columns k1, ... of the public keys (None = 1). ascending: the least ones."""
+
+    winners: int
+    ascending: bool
+    factor: Scalar | None
+
+
 @dataclass(frozen=True, slots=True)
 class Release:
     """GROUP BY keys over a private relation. With no keys there is one group, and `public_keys` is None. sets: of
@@ -297,7 +317,9 @@ class Release:
     keys that have none (all of them where the release asks which groups exist): they are selected privately.
     `driving`: alias of the scan whose rows are the release's grain (every row stems from one of its rows, and no two
     from the same); None where there is none. one_row: whether a unit has one row at most, by
-    construction."""
+    construction. choice: instead of its measure, the release gives the keys of the groups that are best by it. ranked:
+    whether the statement shows the first of its groups by an aggregate. multiplied: the refusal of
+    a public table that may multiply rows, unless the plan limits what a unit adds to each group."""
 
     name: str
     input: Relation
@@ -309,6 +331,14 @@ class Release:
     one_row: bool = False
     span: Span | None = None
     sets: tuple[tuple[str, ...], ...] = ()
+    choice: Choice | None = None
+    ranked: bool = False
+    multiplied: Error | None = None
+
+    @property
+    def shown(self) -> tuple[Measure, ...]:
+        """The measures that the released table has."""
+        return self.measures if self.choice is None else ()
 
     @property
     def grouping(self) -> tuple[tuple[str, ...], ...]:

@@ -96,19 +96,20 @@ def _connects(source: Source, others: Sequence[Source], predicates: Iterable[exp
 
 
 def driving_source(block: PrivateBlock, unique: Unique, policy: Policy, scope: Scope) -> Source | None:
-    """The FROM item whose rows are the grain of the block, None where a row of each may meet several partners. Raises
-    DP211 where the fault is a public one's."""
+    """The FROM item whose rows are the grain of the block, None where a row of each may meet several partners."""
     private = [s for s in block.sources if not is_public(s)]
     for candidate in private or block.sources:
         if any(candidate is optional for optional in block.optional):
             continue
         if not undetermined({candidate.alias}, block, unique, policy, scope):
             return candidate
-    if private:  # nothing but the rows of units tells the rows of a unit apart
-        stuck = undetermined({s.alias for s in private}, block, unique, policy, scope)
-        if stuck:
-            raise _multiplies(stuck[0], block)
     return None
+
+
+def multiplying(block: PrivateBlock, unique: Unique, policy: Policy, scope: Scope) -> list[Source]:
+    """The public FROM items of which one choice of private rows may meet several rows."""
+    private = {s.alias for s in block.sources if not is_public(s)}
+    return [s for s in undetermined(private, block, unique, policy, scope) if is_public(s)] if private else []
 
 
 def undetermined(
@@ -208,7 +209,7 @@ def left_join(made: Lowered, right: Lowered, pairs: Sequence[tuple[exp.Expr, exp
     made.scope |= nullable(right.scope)
 
 
-def _multiplies(source: Source, block: PrivateBlock) -> Error:
+def multiplies(source: Source, block: PrivateBlock) -> Error:
     """The refusal of a public FROM item of which several rows may meet one row, with the key to join it by."""
     span = span_of(source.node)
     if not isinstance(source, TableSource):

@@ -122,6 +122,15 @@ def choose(limits: Declared, domains: Domains, grouped: bool, request: Request, 
     return Limits(request.strategy, rows=rows, late=late, groups=groups, per_group=per_group)
 
 
+def choose_for_choice(limits: Declared, domains: Domains, request: Request, span: Span | None) -> Limits:
+    """The limits of a private choice: only what one unit adds to each candidate matters, not to how many. So r acts on
+    each (unit, candidate) alone, and R in its place where no r is declared; neither R nor g cuts anything across
+    candidates."""
+    if request.strategy not in (None, "cells"):
+        return choose(limits, domains, True, request, span)
+    return Limits("cells", per_group=min(n for n in (limits.per_group, limits.rows) if n is not None))
+
+
 def ceiling(table: Table, name: str) -> int | None:
     """How high a statement may set a limit over this table; None where the policy declares none, so that any limit
     that a statement sets is one more."""

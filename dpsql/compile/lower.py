@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.compile import joins, refused
+from dpsql.compile import candidates, joins, refused
 from dpsql.compile.blocks import (
     NESTED,
     Item,
@@ -23,24 +23,22 @@ from dpsql.compile.blocks import (
     PublicBlock,
     Resolved,
     aggregates,
-    is_aggregate,
     item_name,
     leaves,
-    nested_in,
 )
-from dpsql.compile.grouping import grouping_sets, grouping_value, public_keys_of_sets
-from dpsql.compile.instead import not_grouped
-from dpsql.compile.ir import Key, Measure, PublicQuery, Query, Release, Statistic
+from dpsql.compile.grouping import grouping_sets, public_keys_of_sets
+from dpsql.compile.ir import PLACE, Choice, Facts, Key, Measure, PublicQuery, Query, Release, Statistic
 from dpsql.compile.keys import GroupKey, KeyLists
 from dpsql.compile.literals import cast as literal_cast
 from dpsql.compile.lowered import RELEASE_CLAUSES, Lowered, check_clauses
 from dpsql.compile.measures import Measures
 from dpsql.compile.parse import span_of
+from dpsql.compile.postprocessing import PostProcessing
 from dpsql.compile.public import check_public
 from dpsql.compile.relations import scans
 from dpsql.compile.rows import RowLowerer
 from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import aliased, called, column, derived, is_star, rebuild, select, shown, without_parens
+from dpsql.compile.trees import aliased, called, column, derived, rebuild, select, shown, without_parens
 from dpsql.compile.unique import unique_columns
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, PublicFacts, SqlType
@@ -143,19 +141,36 @@ class _Lowerer:
 
     def _release(self, block: PrivateBlock) -> exp.Select:
         """Cut a release out; returns the public SELECT over it."""
+        return self._cut(block, candidates.asked(block))
+
+    def mode(self, block: PrivateBlock, call: exp.Mode, condition: exp.Expr | None) -> exp.Select:
+        """A choice of its own, for MODE among other columns."""
+        if isinstance(call.this, exp.Distinct):
+            raise refusal("DP203", "MODE of DISTINCT values is any of them", span=span_of(call), repair="leave it out")
+        if block.groups or block.correlated:
+            reason = "MODE is answered for all rows of a statement, not for each of its groups"
+            repair = "ask for one group at a time: WHERE key = value"
+            raise refusal("DP203", reason, span=span_of(call), repair=repair)
+        return self._cut(*candidates.mode(block, call, condition))
+
+    def _cut(self, block: PrivateBlock, asked: candidates.Asked | None) -> exp.Select:
         ctes = [self.place(cte) for cte in block.ctes]
         check_clauses(block, RELEASE_CLAUSES - {"qualify"} | ({"qualify"} if block.qualify is not None else set()))
         self._check_around(block)
         whole, block = block, joins.owned(block)
-        made = self.rows.block(block)
+        made = self.rows.block(block, counted=True)
         outer_keys = [inner for inner, _ in block.correlated]
         keys = self._keys(block, made, outer_keys)
         self._named += 1  # before the block's own subqueries, which may be releases too
         name = f"released_{self._named}"
         measures = Measures(block, self.rows, made, unowned=whole is not block)
         sets = grouping_sets(block, keys)
-        post = _PostProcessing(self, block, name, keys, sets, measures)
-        outer = self._outer(block, post, ctes)
+        post = PostProcessing(self, block, name, keys, sets, measures)
+        choice = self._choice(asked, post, measures) if asked is not None else None
+        outer = self._outer(block, post, ctes) if choice is None else self._winners(block, post, ctes)
+        if not keys and not measures.found:  # nothing but choices that are releases of their own
+            outer.set("from_", None)
+            return outer
         lists = KeyLists(whole, keys, made.scope, self.policy, self.facts) if keys else None
         public, private = public_keys_of_sets(lists, keys, sets) if lists is not None else (None, ())
         self._check_rows_as_units(made, block)
@@ -172,6 +187,9 @@ class _Lowerer:
             one_row=made.one_row,
             span=span_of(block.node),
             sets=sets,
+            choice=choice,
+            multiplied=made.multiplied,
+            ranked=candidates.is_ranked(block),
         )
         self.releases.append(release)
         return outer
@@ -205,7 +223,30 @@ class _Lowerer:
             repair = f"compare it with = in the WHERE of the subquery: column = {called(around)}"
             raise refusal("DP220", reason, span=span_of(around), repair=repair)
 
-    def _outer(self, block: PrivateBlock, post: _PostProcessing, ctes: Sequence[exp.Expr]) -> exp.Select:
+    def _choice(self, asked: candidates.Asked, post: PostProcessing, measures: Measures) -> Choice:
+        measure = measures.add(asked.aggregate, "", asked.text)
+        if not measure.statistic.is_count and measure.statistic is not Statistic.SUM:
+            raise candidates.unanswered("a choice goes by a count or a sum", measure.span)
+        factor = None
+        if asked.factor is not None:
+            # No more is assumed of the keys than their types: their list may hold other values than private rows.
+            scope = {("keys", k.key.name): Facts(k.key.scalar.facts.type) for k in post.keys}
+            factor = lower_scalar(post.over("keys")(asked.factor), scope)
+            if not factor.facts.is_numeric:
+                raise candidates.unanswered("the factor of a score is a number", span_of(asked.factor))
+        return Choice(asked.winners, asked.ascending, factor)
+
+    def _winners(self, block: PrivateBlock, post: PostProcessing, ctes: Sequence[exp.Expr]) -> exp.Select:
+        """The SELECT over the winners of a choice: a choice has its own order and number. The value of MODE has no
+        item."""
+        items = [aliased(post.item(i), i.name) for i in block.items] or [column(post.released, "k1")]
+        outer = select(items, exp.Table(this=exp.to_identifier(post.released)))
+        if ctes:
+            outer.set("with_", exp.With(expressions=list(ctes)))
+        outer.set("order", exp.Order(expressions=[exp.Ordered(this=column(post.released, PLACE))]))
+        return outer
+
+    def _outer(self, block: PrivateBlock, post: PostProcessing, ctes: Sequence[exp.Expr]) -> exp.Select:
         node = block.node
         released = exp.Table(this=exp.to_identifier(post.released))
         outer = select((aliased(post.item(i), i.name) for i in block.items), released)
@@ -246,79 +287,6 @@ class _Lowerer:
         return found
 
 
-class _PostProcessing:
-    """Rewrites an expression of a release block into one over `released_k`: keys and aggregates become its columns.
-
-    Of a release that is correlated, one row is looked up, or none: there a count is 0 and the rest NULL, as over no
-    rows."""
-
-    def __init__(
-        self,
-        lowerer: _Lowerer,
-        block: PrivateBlock,
-        released: str,
-        keys: Sequence[GroupKey],
-        sets: Sequence[tuple[str, ...]],
-        measures: Measures,
-    ):
-        self.lowerer, self.block, self.released = lowerer, block, released
-        self.keys, self.sets, self.measures = keys, sets, measures
-        self._own = {s.alias for s in block.sources}
-        self._column = ""
-
-    def item(self, item: Item) -> exp.Expr:
-        """One column of the SELECT list."""
-        self._column = item.name
-        tree = self(item.tree)
-        self._column = ""
-        return tree
-
-    def key(self, tree: exp.Expr) -> exp.Expr:
-        """The column of a key."""
-        meaning = without_parens(tree)
-        return next(column(self.released, key.key.name) for key in self.keys if key.tree == meaning)
-
-    def __call__(self, node: exp.Expr) -> exp.Expr:
-        meaning = without_parens(node) if self.keys and not self.block.correlated else None
-        if meaning is not None and any(key.tree == meaning for key in self.keys):
-            return self.key(node)
-        query = node.this if isinstance(node, exp.Exists) else node
-        position = nested_in(query) if isinstance(query, exp.Expr) else None
-        if position is not None:
-            tree = self.lowerer.nested(position)
-            return exp.Exists(this=tree) if isinstance(node, exp.Exists) else exp.Subquery(this=tree)
-        if isinstance(node, exp.Window):
-            return rebuild(node, lambda child: self._function(child) if child is node.this else self(child))
-        if isinstance(node, exp.Grouping | exp.GroupingId):
-            return grouping_value(node, self.released, self.keys, self.sets)
-        if is_aggregate(node):
-            return self._measured(self.measures.add(node, self._column))
-        if is_star(node):
-            raise refusal(
-                "DP201", "a star here means rows of single units", span=span_of(node), repair="name keys and aggregates"
-            )
-        if isinstance(node, exp.Column):
-            if self.block.correlated and node.table not in self._own:
-                return node.copy()  # of the public query around it
-            raise not_grouped(node)
-        return rebuild(node, self)
-
-    def _measured(self, measure: Measure) -> exp.Expr:
-        found = column(self.released, measure.name)
-        if not self.block.correlated:
-            return found
-        one: exp.Expr = exp.Max(this=found)  # of one row, or none
-        if measure.statistic.is_count:
-            return exp.Coalesce(this=one, expressions=[exp.Literal.number(0)])
-        return one
-
-    def _function(self, node: exp.Expr) -> exp.Expr:
-        """A window's own function: not an aggregate over rows, but its arguments may be."""
-        if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
-            return rebuild(node, lambda c: self._function(c) if c is node.this else self(c))
-        return rebuild(node, lambda c: c.copy() if isinstance(c, exp.Star) else self(c))
-
-
 def _keyed(block: PrivateBlock) -> PrivateBlock:
     """A correlated release as a table of its values: what it is correlated on becomes its keys, and columns after the
     first."""
@@ -333,7 +301,8 @@ def _keyed(block: PrivateBlock) -> PrivateBlock:
 
 def _schema(release: Release) -> Schema:
     """The columns of a released table, in types wide enough for any limits."""
-    return dict(release.key_columns) | {m.name: _type(m) for m in release.measures}
+    placed = {PLACE: SqlType(Kind.INTEGER)} if release.choice is not None else {}
+    return dict(release.key_columns) | placed | {m.name: _type(m) for m in release.shown}
 
 
 def _type(measure: Measure) -> SqlType:

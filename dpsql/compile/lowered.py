@@ -10,7 +10,7 @@ from sqlglot import exp
 from dpsql.compile.blocks import PrivateBlock, PublicBlock, Source, item_name
 from dpsql.compile.ir import ColumnName, Facts, Project, Public, PublicQuery, Relation, Scalar, Scope
 from dpsql.compile.parse import span_of
-from dpsql.errors import refusal
+from dpsql.errors import Error, refusal
 
 Ask = Callable[[PublicBlock | PrivateBlock, bool], PublicQuery]
 """Makes of a public query or a release one that private blocks can read; of one row, if the flag is set."""
@@ -25,7 +25,8 @@ class Lowered:
     grain: the FROM item of whose rows each row stems from another one. unique: sets of its columns that identify a row
     (within a unit, where it is private). driving: the alias of the scan that these come from in the end; None where
     there is none. one_row: whether a unit has one row at most, by construction. most: how many it can have, since every
-    scan is cut."""
+    scan is cut. multiplied: the refusal of a public table
+    of which a row may meet several, unless the plan limits what a unit adds to each group."""
 
     relation: Relation
     scope: dict[ColumnName, Facts]
@@ -34,6 +35,7 @@ class Lowered:
     driving: str | None = None
     one_row: bool = False
     most: int = 1
+    multiplied: Error | None = None
     narrowed: Scope = field(default_factory=dict)
 
     @property

@@ -58,16 +58,12 @@ class Measures:
         self.policy: Policy = rows.policy
         self.found: list[Measure] = []
 
-    def add(self, node: exp.Expr, column: str) -> Measure:
-        """The measure of an aggregate call that stands in this column. Raises DP203, DP204."""
-        text = shown(node, bare=True)
-        call, condition = node, None
-        while isinstance(call, exp.Filter):
-            more = call.expression.this
-            condition = more if condition is None else exp.And(this=wrapped(more), expression=wrapped(condition))
-            call = call.this
-        if self.unowned:
-            self._check_unowned(call, condition, node)
+    def add(self, node: exp.Expr, column: str, text: str = "") -> Measure:
+        """The measure of an aggregate call that stands in this column. text: what it is part of, where that is more
+        than itself. Raises DP203, DP204."""
+        text = text or shown(node, bare=True)
+        call, condition = unfiltered(node)
+        self.check_unowned(call, condition, node)
         statistic, argument, second = self._statistic(call, condition, span_of(node))
         for measure in self.found:
             same = is_same(measure.argument, argument) and is_same(measure.second, second)
@@ -79,9 +75,11 @@ class Measures:
         self.found.append(measure)
         return measure
 
-    def _check_unowned(self, call: exp.Expr, condition: exp.Expr | None, node: exp.Expr) -> None:
+    def check_unowned(self, call: exp.Expr, condition: exp.Expr | None, node: exp.Expr) -> None:
         """Raises DP212 unless the aggregate passes over rows whose private side is missing: by PRIVACY's rule it may
         then be computed without them."""
+        if not self.unowned:
+            return
         private = {s.alias for s in self.block.sources if not is_public(s)}
         if condition is not None and is_missing(condition, private, predicate=True):
             return
@@ -212,6 +210,16 @@ class Measures:
             if hidden and nested_in(node) is None:
                 repair = f"it can be counted: COUNT(DISTINCT {node.name})"
                 raise refusal("DP206", f"{node.name} is not listed in the policy", span=span_of(node), repair=repair)
+
+
+def unfiltered(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
+    """An aggregate without its FILTER clauses, and what they say."""
+    call, condition = node, None
+    while isinstance(call, exp.Filter):
+        more = call.expression.this
+        condition = more if condition is None else exp.And(this=wrapped(more), expression=wrapped(condition))
+        call = call.this
+    return call, condition
 
 
 def _is_nested(node: exp.Exists) -> bool:

@@ -9,16 +9,16 @@ from fractions import Fraction
 from dpsql.compile import instead
 from dpsql.compile.bounds import limited, most_rows, rows_of
 from dpsql.compile.cover import cover
-from dpsql.compile.ir import MAX_INFERRED_KEYS, PublicKeys, Query, Release
-from dpsql.compile.limits import Domains, Request, choose, combined, declared
+from dpsql.compile.ir import MAX_INFERRED_KEYS, PublicKeys, Query, Release, Scalar
+from dpsql.compile.limits import Declared, Domains, Request, choose, choose_for_choice, combined, declared
 from dpsql.compile.relations import scans
 from dpsql.compile.slots import SUBGRID, Slot, SlotKind
-from dpsql.errors import Error, refusal
+from dpsql.errors import Error, NotSupportedError, refusal
 from dpsql.policy.model import Policy
 from dpsql.privacy import sensitivity
 from dpsql.privacy.accounting import BASIC, split
 from dpsql.privacy.gaussian import mu_squared_of_pure
-from dpsql.privacy.sensitivity import Limits, Norms
+from dpsql.privacy.sensitivity import Limits, Norms, of_utilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,31 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
+class Choosing:
+    """How a release chooses among its groups. mechanism: its name in `privacy.choices`. winners: how many. factors: the
+    least and the largest factor of any candidate. sensitivity: of every utility. one_sided: whether a unit moves all
+    utilities in one direction, which halves the price (see `privacy.choices`). released: what the score would move by
+    if all groups were released instead, for EXPLAIN; None where they could not be."""
+
+    mechanism: str
+    winners: int
+    factors: tuple[Fraction, Fraction]
+    sensitivity: Fraction
+    one_sided: bool
+    released: Norms | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReleasePlan:
-    """A release with its limits in place. domains: of its grouping sets; without ROLLUP and its like there is one."""
+    """A release with its limits in place. domains: of its grouping sets; without ROLLUP and its like there is one.
+    choosing: where it chooses among its groups by its only slot, to which then no noise is added."""
 
     release: Release
     limits: Limits
     domains: Domains
     slots: tuple[Slot, ...]
     selection: Selection | None = None
+    choosing: Choosing | None = None
 
     @property
     def keys(self) -> int | None:
@@ -49,9 +66,16 @@ class ReleasePlan:
         return sum(n for n in self.domains if n is not None) if None not in self.domains else None
 
     @property
-    def epsilon(self) -> Fraction:
+    def share(self) -> Fraction:
+        """Its part of the epsilon that the analyst names."""
         chosen = self.selection.epsilon if self.selection is not None else Fraction(0)
         return sum((s.epsilon for s in self.slots), chosen)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What is charged: the share, and of a choice whose utilities all move in one direction half of it. Its
+        probabilities are those of the textbook at the whole share."""
+        return self.share / 2 if self.choosing is not None and self.choosing.one_sided else self.share
 
     @property
     def delta(self) -> Fraction:
@@ -59,7 +83,11 @@ class ReleasePlan:
 
     @property
     def mu_squared(self) -> Fraction:
-        """Its price under Gaussian composition: each slot and decision is a pure mechanism, but for the delta."""
+        """Its price under Gaussian composition: each slot, decision and winner of a choice is a pure mechanism, but for
+        the delta."""
+        if self.choosing is not None:
+            winners = self.choosing.winners
+            return winners * mu_squared_of_pure(self.epsilon / winners)
         shares = [s.epsilon for s in self.slots]
         if self.selection is not None and self.selection.epsilon > 0:
             shares.append(self.selection.epsilon)
@@ -87,11 +115,16 @@ class PrivatePlan:
 CountKeys = Callable[[PublicKeys, int | None], int]
 """How many rows a key relation has; counting may stop above the limit. Session gives it: compile has no engine."""
 
+FactorRange = Callable[[PublicKeys, Scalar], tuple[Fraction, Fraction]]
+"""The least and the largest value of a factor over a key relation. Session gives it."""
 
-def plan(query: Query, policy: Policy, request: Request, count_keys: CountKeys) -> PrivatePlan:
-    """Split epsilon evenly over the statement's slots and key decisions, delta over its key decisions. Raises DP205,
-    DP207, DP223."""
-    drafts = [_draft(release, policy, request, count_keys) for release in query.releases]
+
+def plan(
+    query: Query, policy: Policy, request: Request, count_keys: CountKeys, factor_range: FactorRange
+) -> PrivatePlan:
+    """Split epsilon evenly over the statement's slots, choices and key decisions, delta over its key decisions. Raises
+    DP205, DP207, DP211, DP223, DP224."""
+    drafts = [_draft(release, policy, request, count_keys, factor_range) for release in query.releases]
     decisions = sum(d.selection is not None for d in drafts)
     weights = [w for draft in drafts for w in _weights(draft, request)]
     _check_weights(drafts, request)
@@ -129,20 +162,20 @@ def _check_weights(drafts: list[ReleasePlan], request: Request) -> None:
             )
 
 
-def _draft(release: Release, policy: Policy, request: Request, count_keys: CountKeys) -> ReleasePlan:
+def _draft(
+    release: Release, policy: Policy, request: Request, count_keys: CountKeys, factor_range: FactorRange
+) -> ReleasePlan:
+    if release.choice is not None and (release.public_keys is None or release.private_keys):
+        raise _no_candidates(release)
     domains = _domains(release, request, count_keys)
+    if release.choice is not None and None in domains:
+        raise _no_candidates(release)
     if None in domains and not release.private_keys:
         release = replace(release, public_keys=None, private_keys=tuple(k.name for k in release.keys))
         domains = _domains(release, request, count_keys)
     found = {s.alias: declared(policy.tables[s.table], request) for s in scans(release.input) if not s.public}
     most = {s.alias: policy.tables[s.table].max_rows_per_unit or 1 for s in scans(release.input) if not s.public}
-    if release.one_row:
-        limits = Limits("rows", rows=1)
-    elif release.driving is not None:
-        limits = choose(found[release.driving], domains, bool(release.keys), request, release.span)
-    else:
-        rows = rows_of(release.input, found) or 1
-        limits = choose(combined(list(found.values()), rows), domains, bool(release.keys), request, release.span)
+    limits = _limits(release, found, domains, request)
     early = {}
     if release.driving is not None and limits.rows is not None and not limits.late and not release.one_row:
         early[release.driving] = limits.rows
@@ -150,12 +183,81 @@ def _draft(release: Release, policy: Policy, request: Request, count_keys: Count
     early_rows = most_rows(release.input)
     unpriced = Fraction(1)
     slots = tuple(_with_norms(slot, limits, domains, early_rows) for slot in cover(release.measures))
-    selection = None
+    selection = choosing = None
+    if release.choice is not None:
+        released = _norms_if_released(release, slots[0], found, domains, request)
+        choosing = _choosing(release, slots[0], domains, released, policy, factor_range)
     if None in domains:
         touched = sum(sensitivity.touched_keys(limits, keys) for keys in domains)
         counted = next((s for s in slots if _counts_units(s)), None)
         selection = Selection(counted, touched, unpriced, unpriced, policy.budget.min_units_per_group)
-    return ReleasePlan(release, limits, domains, slots, selection)
+    return ReleasePlan(release, limits, domains, slots, selection, choosing)
+
+
+def _limits(release: Release, found: Mapping[str, Declared], domains: Domains, request: Request) -> Limits:
+    """The limits of a release. A public table may multiply rows where what is limited are the joined rows of each
+    (unit, key), however many there are (`bounds` bounds them): not where R is what bounds them. Raises DP211, DP223."""
+    if release.one_row:
+        return Limits("rows", rows=1)
+    if release.driving is not None:
+        given = found[release.driving]
+    else:
+        given = combined(list(found.values()), rows_of(release.input, found) or 1)
+    multiplied = release.multiplied
+    bounded = given.per_group is not None and (given.groups is not None or None not in domains)
+    if release.choice is not None:
+        limits = choose_for_choice(given, domains, request, release.span)
+    elif multiplied is not None and bounded and request.strategy is None:
+        limits = choose(given, domains, bool(release.keys), replace(request, strategy="cells"), release.span)
+    else:
+        limits = choose(given, domains, bool(release.keys), request, release.span)
+    if multiplied is not None and (limits.rows is not None or not limits.per_unit):
+        raise multiplied
+    return limits
+
+
+def _choosing(
+    release: Release,
+    slot: Slot,
+    domains: Domains,
+    released: Norms | None,
+    policy: Policy,
+    factor_range: FactorRange,
+) -> Choosing:
+    """What the mechanism of a choice needs."""
+    choice, keys, (candidates,) = release.choice, release.public_keys, domains
+    assert choice is not None and keys is not None and candidates is not None
+    one = Fraction(1)
+    factors = factor_range(keys, choice.factor) if choice.factor is not None else (one, one)
+    one_sided = slot.is_one_sided and (factors[0] >= 0 or factors[1] <= 0)
+    sensitivity = of_utilities(slot.norms, factors)
+    winners = min(choice.winners, candidates)
+    return Choosing(policy.budget.selection, winners, factors, sensitivity, one_sided, released)
+
+
+def _norms_if_released(
+    release: Release,
+    slot: Slot,
+    found: Mapping[str, Declared],
+    domains: Domains,
+    request: Request,
+) -> Norms | None:
+    """Of a choice's score, if all groups were released with it instead; None where that is refused."""
+    try:
+        limits = _limits(replace(release, choice=None), found, domains, replace(request, strategy=None))
+    except NotSupportedError:
+        return None
+    return _with_norms(replace(slot, subgrid=1), limits, domains, 0).norms
+
+
+def _no_candidates(release: Release) -> Error:
+    """The refusal of a choice among keys that nobody listed."""
+    key = next((k for k in release.keys if k.name in release.private_keys), release.keys[0])
+    repair = (
+        f"list the candidates, WHERE {key.text} IN (...), or use a column with `values` or a public table's; or select"
+        " the score as well, so that the groups are released"
+    )
+    return refusal("DP205", f"the candidates of {key.text} are not public", span=key.scalar.span, repair=repair)
 
 
 def _counts_units(slot: Slot) -> bool:

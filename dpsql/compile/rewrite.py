@@ -26,6 +26,7 @@ from sqlglot import exp
 from dpsql.compile import steps
 from dpsql.compile.errorbars import ErrorBars, add_error_bars
 from dpsql.compile.gate import SealedSql, seal
+from dpsql.compile.ir import FACTOR
 from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.projection import Projection, projection
 from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, is_stored_rank, publics, scans, select_from
@@ -146,6 +147,8 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
     figures = [t.alias_or_name for t in totals.selects if t.alias_or_name not in names]
     zeroed = [exp.Coalesce(this=column("totals", f), expressions=[exp.Literal.number(0)]) for f in figures]
     items = [*(column("keys", n) for n in names), *(aliased(z, f) for z, f in zip(zeroed, figures, strict=True))]
+    if release.choice is not None and release.choice.factor is not None:
+        items.append(aliased(copied(release.choice.factor.tree), FACTOR))
     filled = add_join(select(items, steps.named("keys")), "LEFT", steps.named("totals"), _same("totals", names))
     return chain.end(_ordered(filled, "keys", names))
 
@@ -164,6 +167,14 @@ def _ordered(tree: exp.Select, source: str, names: Sequence[str]) -> exp.Select:
     by = [exp.Ordered(this=column(source, n), desc=False, nulls_first=False) for n in names]
     tree.set("order", exp.Order(expressions=by))
     return tree
+
+
+def factor_range_sql(keys: exp.Select, factor: exp.Expr) -> SealedSql:
+    """The least and the largest value of a factor over these keys."""
+    factors = select([aliased(copied(factor), FACTOR)], derived(copied(keys), "keys"))
+    ends = [aliased(end(this=column("factors", FACTOR)), name) for end, name in ((exp.Min, "lo"), (exp.Max, "hi"))]
+    tables = frozenset(f"{t.db}.{t.name}" for t in keys.find_all(exp.Table))
+    return seal(select(ends, derived(factors, "factors")), tables)
 
 
 def count_keys_sql(tree: exp.Select, limit: int | None) -> SealedSql:

@@ -75,8 +75,9 @@ class RowLowerer:
 
     # -- one block ----------------------------------------------------------------------------------------------
 
-    def block(self, block: PrivateBlock, around: Scope | None = None) -> Lowered:
-        """FROM, joins and WHERE of a block. around: the columns of the queries around it, which WHERE may use."""
+    def block(self, block: PrivateBlock, around: Scope | None = None, *, counted: bool = False) -> Lowered:
+        """FROM, joins and WHERE of a block. around: the columns of the queries around it, which WHERE may use. counted:
+        whether public tables may multiply its rows, because the plan limits what a unit adds to each group."""
         if block is not joins.owned(block):
             reason = "rows of a public table without a partner belong to nobody"
             repair = "use JOIN here, or aggregate in this SELECT"
@@ -90,7 +91,8 @@ class RowLowerer:
         for position, join in enumerate(block.joins):
             self._join(block, made, join, sources[join.source.alias], block.sources[: position + 1])
         unique = {alias: lowered.unique for alias, lowered in sources.items()}
-        grain = joins.driving_source(block, unique, self.policy, {**(around or {}), **made.scope})
+        columns = {**(around or {}), **made.scope}
+        grain = joins.driving_source(block, unique, self.policy, columns)
         most = made.most
         for join in block.joins:
             most = joined_rows(most, sources[join.source.alias].most, full=join.kind == "FULL")
@@ -100,6 +102,8 @@ class RowLowerer:
             made.grain, made.unique, made.driving = grain, of.unique, of.driving
             made.one_row, made.most = of.one_row, of.most
             made.relation = _looked_up(made.relation, {s.alias for s in block.sources if s is not grain})
+        else:
+            self._multiplied(block, made, joins.multiplying(block, unique, self.policy, columns), counted)
         kept = [p for p in conjuncts(block.where) if not joins.equates_units(block, p, self.policy)]
         if kept:
             whole = len(kept) == sum(1 for _ in conjuncts(block.where))
@@ -108,6 +112,18 @@ class RowLowerer:
             self.filter(block, made, where, "WHERE", around)
         made.narrowed = narrowed(made.scope, block.predicates)
         return made
+
+    def _multiplied(self, block: PrivateBlock, made: Lowered, public_sources: Sequence[Source], counted: bool) -> None:
+        """Note how many rows of these public tables one row may meet. Raises DP211 where that is not bounded, or where
+        nothing would limit what comes of it."""
+        for source in public_sources:
+            table = source.table if isinstance(source, TableSource) else None
+            rows = self.facts.tables[table.name].rows if table is not None else None
+            if rows is None or not counted:
+                raise joins.multiplies(source, block)
+            made.multiplied = joins.multiplies(source, block)
+            made.relation = _met(made.relation, source.alias, max(rows, 1))
+            made.most = min(MOST_ROWS, made.most * max(rows, 1))
 
     def filter(
         self, block: PrivateBlock, made: Lowered, where: exp.Expr, clause: str, around: Scope | None = None
@@ -296,6 +312,17 @@ def _looked_up(relation: Relation, aliases: Iterable[str]) -> Relation:
         case Join(left=left, right=right):
             unique = not isinstance(right, Scan | Join) and _alias(right) in aliases
             return replace(relation, left=_looked_up(left, aliases), right=_looked_up(right, aliases), unique=unique)
+        case _:
+            return relation
+
+
+def _met(relation: Relation, alias: str, rows: int) -> Relation:
+    """The relation with it noted how many rows of this public table one row may meet."""
+    match relation:
+        case Scan():
+            return replace(relation, meets=rows) if relation.alias == alias else relation
+        case Join(left=left, right=right):
+            return replace(relation, left=_met(left, alias, rows), right=_met(right, alias, rows))
         case _:
             return relation
 

@@ -104,9 +104,22 @@ class Slot:
                 assert_never(self.kind)
 
     @property
+    def is_one_sided(self) -> bool:
+        """Whether every row moves the vector in the same direction, so that a unit does."""
+        if self.kind is SlotKind.SUM:
+            assert self.grid is not None
+            return self.grid.lo >= 0 or self.grid.hi <= 0
+        return True
+
+    @property
     def scale(self) -> Fraction:
         """Of the discrete Laplace noise, in parts of a grid unit."""
         return self.norms.l1 / self.epsilon
+
+    @property
+    def grid_step(self) -> Fraction:
+        """What one unit of the grid is worth."""
+        return self.grid.step if self.grid is not None else Fraction(1)
 
     @property
     def step(self) -> Fraction:

@@ -59,6 +59,7 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
         "max_query_epsilon": _said(_EPSILON, "the most that one statement may cost"),
         "per_query_delta": _said(_AMOUNT, "what a statement with private keys spends of delta"),
         "min_units_per_group": _said(_ROWS, "a private key is shown only where it seems to have so many units"),
+        "selection": _said({"enum": ["exponential", "permute_and_flip"]}, "how one of several candidates is chosen"),
         "composition": _said({"enum": ["basic", "gaussian"]}, "how charges add up"),
         "renew": _said({"const": "never"}, "when the budget is filled again"),
         "per_analyst": _said({"const": False}, "one budget for each analyst"),

@@ -137,6 +137,7 @@ def _budget(root: Section, problems: Problems, file: FilePath) -> Budget:
     if query_delta is not None and query_delta > (delta or nothing) and not problems.at((*section.place, "delta")):
         section.wrong("per_query_delta", "is more than delta", "write at most delta, or leave it out")
     fewest = section.read("min_units_per_group", readers.rows)
+    selection = section.read("selection", readers.one_of("exponential", "permute_and_flip"))
     composition = section.read("composition", readers.one_of("basic", "gaussian"))
     if composition == "gaussian" and not delta and not problems.at((*section.place, "delta")):
         section.wrong("composition", "needs a delta above 0", 'write for example delta = "1e-6", or "basic"')
@@ -149,4 +150,5 @@ def _budget(root: Section, problems: Problems, file: FilePath) -> Budget:
         composition=str(composition or "basic"),
         per_query_delta=query_delta,
         min_units_per_group=fewest or 1,
+        selection=str(selection or "exponential"),
     )

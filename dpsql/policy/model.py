@@ -115,6 +115,7 @@ class Budget:
 
     per_query_delta: of a statement with private keys; None = delta * (the statement's epsilon) / epsilon.
     min_units_per_group: a private key is shown only where it seems to have so many units, whatever delta allows.
+    selection: the mechanism of private choices, "exponential" or "permute_and_flip".
     """
 
     account: str
@@ -125,6 +126,7 @@ class Budget:
     composition: str = "basic"
     per_query_delta: Fraction | None = None
     min_units_per_group: int = 1
+    selection: str = "exponential"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,14 @@ def over_sets(norms: Sequence[Norms]) -> Norms:
         sum(n.keys for n in norms),
         sum(n.l2_squared for n in norms),
     )
+
+
+def of_utilities(norms: Norms, factors: tuple[Fraction, Fraction]) -> Fraction:
+    """The utilities of candidates: each is the one component of its key, times a public factor between these two. So a
+    unit moves no utility by more than linf times the largest factor. (Where all factors are 0 nothing moves, and any
+    bound above 0 will do.)
+    """
+    return norms.linf * (max(abs(factor) for factor in factors) or Fraction(1))
 
 
 def of_units(limits: Limits, keys: int | None) -> Norms:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from math import lcm
 from typing import TypeAlias
 
 import numpy as np
@@ -17,11 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpsql.compile.gate import SealedSql
-from dpsql.compile.ir import Measure, Statistic
-from dpsql.compile.plan import ReleasePlan, Selection
+from dpsql.compile.ir import FACTOR, PLACE, Measure, Statistic
+from dpsql.compile.plan import Choosing, ReleasePlan, Selection
 from dpsql.compile.slots import HALF_WIDTH, Slot, SlotKind, component_column, output_type, power_column
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.bernstein import weights
+from dpsql.privacy.choices import choose, number_of
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.privacy.moments import Moments
 from dpsql.privacy.selection import conditioned, threshold
@@ -43,6 +45,8 @@ def release(
 ) -> Noisy:
     """Run one release, over these public tables beside the snapshot. Raises EngineFailure."""
     exact = engine.run(statement.text, tables)
+    if plan.choosing is not None:
+        return _winners(exact, plan, plan.choosing)
     vectors: dict[int, list[Integers]] = {}
     if plan.selection is not None:
         exact = _selected(exact, plan, plan.selection, vectors)
@@ -93,6 +97,30 @@ def _selected(exact: pa.Table, plan: ReleasePlan, selection: Selection, vectors:
         kept = np.asarray(noisy >= threshold(slot.epsilon, *law).tau, dtype=np.bool_)
         vectors[i] = [noisy[kept]]
     return exact.filter(pa.array(kept, pa.bool_()))
+
+
+def _winners(exact: pa.Table, plan: ReleasePlan, choosing: Choosing) -> Noisy:
+    """The keys of the groups that are chosen, in that order."""
+    utilities = _utilities(exact, plan, choosing)
+    unit = lcm(choosing.sensitivity.denominator, *(u.denominator for u in utilities.values()))
+    whole = [int(u * unit) for u in utilities.values()]
+    epsilon, sensitivity = plan.slots[0].epsilon, int(choosing.sensitivity * unit)
+    chosen = choose(choosing.mechanism, whole, sensitivity, epsilon, choosing.winners)
+    rows = [list(utilities)[i] for i in chosen]
+    shown = exact.select(list(plan.release.key_names)).take(pa.array(rows, pa.int64()))
+    return shown.append_column(PLACE, pa.array(range(1, len(rows) + 1), pa.int64())).combine_chunks()
+
+
+def _utilities(exact: pa.Table, plan: ReleasePlan, choosing: Choosing) -> dict[int, Fraction]:
+    """By row, how good each candidate is; a group whose factor is NULL is none. Factors are kept within those that the
+    sensitivity knows of, so that it holds whatever the engine gives."""
+    (slot,), choice = plan.slots, plan.release.choice
+    assert choice is not None
+    (scores,) = _components(exact, 1, slot, plan.limits)
+    lo, hi = choosing.factors
+    given = exact.column(FACTOR).to_pylist() if choice.factor is not None else [1] * len(scores)
+    factors = {i: min(max(f, lo), hi) for i, f in enumerate(map(number_of, given)) if f is not None}
+    return {i: (-f if choice.ascending else f) * int(scores[i]) for i, f in factors.items()}
 
 
 def _components(exact: pa.Table, i: int, slot: Slot, limits: Limits) -> list[Integers]:

@@ -40,7 +40,10 @@ NOT_ENFORCED = [
     ('name = "customer"', 'name = "person"'),
     ("max_rows_per_unit = 50", "max_rows_per_unit = 60\nmax_groups_per_unit = 2\nmax_rows_per_group = 3"),
     ("max_rows_per_unit = 50", 'max_rows_per_unit = 50\nmax_rows_per_unit_hard = 60\nlimit = "late"'),
-    ('delta = "0"', 'delta = "1e-6"\nper_query_delta = "1e-7"\nmin_units_per_group = 5'),
+    (
+        'delta = "0"',
+        'delta = "1e-6"\nper_query_delta = "1e-7"\nmin_units_per_group = 5\nselection = "permute_and_flip"',
+    ),
     ("number = {}", 'number = { description = "of the order", unit_of_measure = "none" }'),
     ("[1, 99]", "[1.0, 99.00]"),
     ('"0.01"', "0.010"),

@@ -124,6 +124,12 @@ def test_options_of_the_budget(shop: str, load: Load) -> None:
     assert load(shop).budget.min_units_per_group == 1
 
 
+@pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
+def test_the_mechanism_of_choices(mechanism: str, shop: str, load: Load) -> None:
+    assert load(shop).budget.selection == "exponential"
+    assert load(shop.replace('delta = "0"', f'delta = "0"\nselection = "{mechanism}"')).budget.selection == mechanism
+
+
 @pytest.mark.parametrize(
     ("source", "reads_files"),
     [

@@ -78,6 +78,7 @@ SHAPES = [
     ('delta = "0"', "delta = true"),
     ('delta = "0"', 'delta = "0"\nper_query_delta = "1/2"'),
     ('delta = "0"', 'delta = "0"\nmin_units_per_group = 0'),
+    ('delta = "0"', 'delta = "0"\nselection = "best"'),
     ('delta = "0"', 'delta = "0"\nmin_units_per_group = "3"'),
     ('delta = "0"', 'delta = "0"\ncomposition = "rdp"'),
     ('delta = "0"', 'delta = "0"\nrenew = "day"'),

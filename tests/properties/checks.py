@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from dpsql.compile import rewrite, steps
-from dpsql.compile.plan import ReleasePlan, Selection
+from dpsql.compile.plan import Choosing, ReleasePlan, Selection
 from dpsql.compile.relations import scans, select_from, unit
 from dpsql.compile.slots import Slot, SlotKind
 from dpsql.compile.trees import aliased
@@ -72,6 +72,8 @@ def check_moves(plan: ReleasePlan, larger: pa.Table, smaller: pa.Table, alone: p
         check_keys(plan, plan.selection, larger, smaller, alone)
     elif keys_of(larger, plan) != keys_of(smaller, plan):
         raise Violation("(v) the result has other keys")
+    if plan.choosing is not None:
+        check_utilities(plan, plan.choosing, larger, smaller)
     trio = zip(plan.slots, *(vectors(t, plan) for t in (larger, smaller, alone)), strict=True)
     for slot, big, small, alone_ in trio:
         moved = difference(big, small)
@@ -90,6 +92,19 @@ def check_moves(plan: ReleasePlan, larger: pa.Table, smaller: pa.Table, alone: p
                 raise Violation(f"(iii) {slot.kind} moved by {moved}, and the unit's rows alone give {own}")
         elif moved != own:
             raise Violation(f"(iii) {slot.kind} moved by {moved}, and the unit's rows alone give {own}")
+
+
+def check_utilities(plan: ReleasePlan, choosing: Choosing, larger: pa.Table, smaller: pa.Table) -> None:
+    """Property (iv): the utilities that the choice is handed move by at most the sensitivity, and all in one direction
+    where it is charged half; which candidates there are does not change."""
+    big, small = (noise._utilities(table, plan, choosing) for table in (larger, smaller))
+    if big.keys() != small.keys():
+        raise Violation("(iv) there are other candidates")
+    moved = [big[i] - small[i] for i in big]
+    if any(abs(m) > choosing.sensitivity for m in moved):
+        raise Violation(f"(iv) utilities moved by {moved}; the plan says {choosing.sensitivity}")
+    if choosing.one_sided and min(moved, default=0) < 0 < max(moved, default=0):
+        raise Violation(f"(iv) utilities moved both ways: {moved}")
 
 
 def check_keys(plan: ReleasePlan, chosen: Selection, larger: pa.Table, smaller: pa.Table, alone: pa.Table) -> None:
@@ -137,6 +152,8 @@ def check_noise(one: Asked, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
     assert isinstance(ready, Ready)
     seen: list[tuple[Fraction, list[int]]] = []
     shown: list[pa.Table] = []
+    chosen: list[tuple[object, ...]] = []
+    choose_plain = noise.choose
     add_plain, select_plain, seal_plain = noise._add, noise._selected, rewrite.seal_release
 
     def add(exact: noise.Integers, draw: noise.DiscreteLaplace) -> noise.Integers:
@@ -147,8 +164,13 @@ def check_noise(one: Asked, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
         shown.append(select_plain(*of))
         return shown[-1]
 
+    def choose(name: str, utilities: Sequence[int], moved: int, epsilon: Fraction, winners: int) -> list[int]:
+        chosen.append((name, winners, epsilon, [Fraction(u, moved) for u in utilities]))
+        return choose_plain(name, utilities, moved, epsilon, winners)
+
     with patch.context() as inner:
         inner.setattr(noise, "_add", add)
+        inner.setattr(noise, "choose", choose)
         inner.setattr(noise, "_selected", selected)
         inner.setattr("dpsql.session.seal_release", lambda plan, _: seal_plain(plan, one.salt))
         inner.setattr("dpsql.session.Reads.of", lambda _, plan, __: ready.read(plan))
@@ -156,15 +178,24 @@ def check_noise(one: Asked, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
         answer = side.session.execute(one.sql)
         price = side.session.settings.request
     expected: list[tuple[Fraction, list[int]]] = []
+    choices: list[tuple[object, ...]] = []
     for plan, table in zip(ready.plans, side.exact(one), strict=True):
         decides = plan.selection.counted if plan.selection is not None else None
         left = shown.pop(0) if plan.selection is not None else table
         if decides is not None:
             expected += at_scale(decides, vectors(table, plan)[plan.slots.index(decides)])
+        if plan.choosing is not None:  # no number of a choice leaves, nor has noise
+            c, utilities = plan.choosing, noise._utilities(table, plan, plan.choosing).values()
+            choices.append((c.mechanism, c.winners, plan.share, [u / c.sensitivity for u in utilities]))
+            continue
         for slot, vector in zip(plan.slots, vectors(left, plan), strict=True):
             expected += at_scale(slot, vector) if slot != decides else []
     assert answer.receipt is not None
-    assert ready.compiled.plan.epsilon == price.epsilon == answer.receipt.epsilon
+    assert ready.compiled.plan.epsilon == answer.receipt.epsilon
+    assert sum(plan.share for plan in ready.plans) == price.epsilon
+    charged = sum(p.share / 2 if p.choosing is not None and p.choosing.one_sided else p.share for p in ready.plans)
+    assert charged == answer.receipt.epsilon
+    assert chosen == choices, f"{one}: a choice weighs other utilities than are measured, or at another epsilon"
     assert ready.compiled.plan.delta == answer.receipt.delta in (0, price.delta)
     assert seen == expected, f"{one}: noise is not added to what is measured, or at another scale"
     return [f"{f.name} {f.type}" for f in answer.table.schema]

@@ -50,6 +50,9 @@ def _tables(
             exact = engines.private.run(text, read)
             shown = [plan.selection is None or r.random() < 0.7 for _ in range(exact.num_rows)]
             exact = exact.filter(pa.array(shown, pa.bool_()))
+            if plan.choosing is not None:
+                won = r.sample(range(exact.num_rows), min(plan.choosing.winners, exact.num_rows))
+                exact = exact.take(pa.array(won, pa.int64()))
             released[plan.release.name] = _made_up(r, values, exact, schemas[plan.release.name])
     return found
 

@@ -125,6 +125,8 @@ class Grammar:
         measures = [self._measure(scope) for _ in range(self.r.choice([1, 1, 2, 3]))]
         if keys and self.private_keys and self.maybe(0.2):
             return self._groups_alone(keys, f"{cte}%s FROM {source}", conditions)
+        if keys and self.maybe(0.15):
+            return self._choice(keys, measures[0], f"{cte}SELECT {', '.join(keys)} FROM {source}", conditions)
         items = [f"{k} AS g{i}" for i, k in enumerate(keys)] + [f"{m} AS m{i}" for i, m in enumerate(measures)]
         sets = self._sets(keys) if keys and self.maybe(0.3) else ""
         items += [f"GROUPING({keys[0]}) AS r"] if sets else []
@@ -151,6 +153,15 @@ class Grammar:
         choices += [f"GROUPING SETS (({every}), ({last}), ())", f"GROUPING SETS (({first}), ({last}))"]
         choices += [f"GROUPING SETS (CUBE ({first}), ({every}))"]
         return self.r.choice(choices)
+
+    def _choice(self, keys: list[str], score: str, text: str, conditions: list[str]) -> str:
+        """The keys of the best groups."""
+        if conditions:
+            text += " WHERE " + " AND ".join(f"({c})" for c in conditions)
+        factor = f"CASE WHEN {keys[0]} IS NULL THEN 0.5 ELSE {self.r.choice(['2', '-1', '1e10', 'NULL'])} END"
+        score = self.r.choice([score, score, f"{score} * {factor}", f"-2.5 * {score}", f"{score} / ({factor})"])
+        order = self.r.choice(["DESC", "DESC", "ASC"])
+        return f"{text} GROUP BY {', '.join(keys)} ORDER BY {score} {order} LIMIT {self.r.choice([1, 1, 2, 9])}"
 
     def _groups_alone(self, keys: list[str], text: str, conditions: list[str]) -> str:
         """Which groups there are, and nothing of them."""

@@ -5,7 +5,8 @@ database made from scratch:
 (i) the unit's rows leave each relation and nothing else changes; (ii) each slot's vector over all keys and components
 moves by at most `norms.l1` in L1 and `norms.linf` in L-infinity; (iii) at most `norms.keys` keys change, and what
 changes is exactly what the unit's rows alone give; of private keys only those vanish that the unit alone holds, and no
-count of units moves by more than 1; (v) refusals, plans, prices, schemas and EXPLAIN are the same; (vi) exact results
+count of units moves by more than 1; (iv) no utility of a choice moves by more than its sensitivity, all in one
+direction where that halves the price; (v) refusals, plans, prices, schemas and EXPLAIN are the same; (vi) exact results
 do not depend on threads, the order of the source or the optimizer. Salts are the same on both sides, and so is what
 releases read of earlier ones, in whose place any values may stand. (i) is checked of the rows that each release counts
 as well: joined, grouped and windowed as they are, before any limit.
