@@ -204,7 +204,7 @@ def _limits(release: Release, found: Mapping[str, Declared], domains: Domains, r
     else:
         given = combined(list(found.values()), rows_of(release.input, found) or 1)
     multiplied = release.multiplied
-    bounded = given.per_group is not None and (given.groups is not None or None not in domains)
+    bounded = bool(release.keys) and given.per_group is not None and (given.groups is not None or None not in domains)
     if release.choice is not None:
         limits = choose_for_choice(given, domains, request, release.span)
     elif multiplied is not None and bounded and request.strategy is None:
