@@ -168,8 +168,8 @@ def drive_a_union_by_its_first_branch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rows.RowLowerer, "_union", union)
     block = rows.RowLowerer.block
 
-    def kept(self: Any, *of: Any) -> Any:
-        made = block(self, *of)
+    def kept(self: Any, *of: Any, **more: Any) -> Any:
+        made = block(self, *of, **more)
         made.driving = made.driving or next(relations.scans(made.relation)).alias
         return made
 
