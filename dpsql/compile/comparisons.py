@@ -56,6 +56,16 @@ MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 }
 """What a comparison is with its sides exchanged."""
 
+NEGATED: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+}
+"""What holds of two values, neither of them NULL, where a comparison does not."""
+
 _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",

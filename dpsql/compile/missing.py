@@ -13,8 +13,6 @@ from sqlglot import exp
 from dpsql.compile.narrowing import STRICT
 from dpsql.compile.trees import unwrapped
 
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
-
 
 def is_missing(tree: exp.Expr, aliases: Set[str], *, predicate: bool = False) -> bool:
     """Whether an expression is proved to be NULL (of a predicate: not to be TRUE) where every column of these FROM
@@ -44,6 +42,6 @@ def is_missing(tree: exp.Expr, aliases: Set[str], *, predicate: bool = False) ->
         return all(is_missing(r, aliases, predicate=predicate) for r in (rest if never else [*results, *rest]))
     if isinstance(node, exp.Between) or (isinstance(node, exp.In) and (predicate or node.expressions)):
         return is_missing(node.this, aliases)  # of an empty query IN is FALSE even for NULL
-    if type(node) in STRICT or isinstance(node, _COMPARISONS):
+    if type(node) in STRICT:
         return any(is_missing(child, aliases) for child in node.iter_expressions())
     return False

@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.compile.comparisons import MIRRORED
+from dpsql.compile.comparisons import MIRRORED, NEGATED
 from dpsql.compile.ir import ColumnName, Facts, Lower, Scalar, Scope, Value
 from dpsql.compile.kinds import constant, is_null, unify, value_as
 from dpsql.compile.literals import is_midnight, next_after
@@ -27,16 +27,8 @@ from dpsql.compile.trees import column, meaning, operands, unwrapped
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.policy.facts import Kind, SqlType
 
-_NEGATED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.EQ: exp.NEQ,
-    exp.NEQ: exp.EQ,
-    exp.LT: exp.GTE,
-    exp.LTE: exp.GT,
-    exp.GT: exp.LTE,
-    exp.GTE: exp.LT,
-}
 STRICT = {
-    *_NEGATED,
+    *NEGATED,
     exp.Not,
     exp.Paren,
     exp.Cast,
@@ -78,7 +70,7 @@ def assume(scope: Scope, predicate: exp.Expr, want: bool, maybe: bool, lower: Lo
 
 def compares(predicate: exp.Expr) -> bool:
     """Whether it compares two terms, so that what is known of one says something of the other."""
-    if type(predicate) not in _NEGATED:
+    if type(predicate) not in NEGATED:
         return False
     return _is_term(predicate.this) and _is_term(predicate.expression)
 
@@ -123,8 +115,8 @@ def _atom(scope: Scope, node: exp.Expr, want: bool, maybe: bool, lower: Lower) -
         return assume(scope, exp.And(this=low, expression=high), want, maybe, lower)
     if isinstance(node, exp.In):
         return _in(scope, node, want, maybe, lower) if node.expressions else scope
-    if type(node) in _NEGATED:
-        return _both_ways(scope, type(node) if want else _NEGATED[type(node)], node, maybe, lower)
+    if type(node) in NEGATED:
+        return _both_ways(scope, type(node) if want else NEGATED[type(node)], node, maybe, lower)
     if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
         return _distinct(scope, node, isinstance(node, exp.NullSafeEQ) is want, lower)
     term = lower(node, scope)

@@ -214,42 +214,31 @@ def _union(inputs: tuple[Project, ...], *, ranked: bool) -> exp.Query:
     return tree
 
 
-def scans(relation: Relation) -> Iterator[Scan]:
-    """Every scan below a relation."""
+def _leaves(relation: Relation) -> Iterator[Scan | Public]:
+    """What a relation reads, from left to right."""
     match relation:
-        case Scan():
+        case Scan() | Public():
             yield relation
-        case Public():
-            return
         case Join(left=left, right=right) | Mark(input=left, right=right):
-            yield from scans(left)
-            yield from scans(right)
+            yield from _leaves(left)
+            yield from _leaves(right)
         case Filter(input=source) | Project(input=source) | PerUnit(input=source) | Window(input=source):
-            yield from scans(source)
+            yield from _leaves(source)
         case Union(inputs=inputs):
             for part in inputs:
-                yield from scans(part)
+                yield from _leaves(part)
         case _:
             assert_never(relation)
+
+
+def scans(relation: Relation) -> Iterator[Scan]:
+    """Every scan below a relation."""
+    return (leaf for leaf in _leaves(relation) if isinstance(leaf, Scan))
 
 
 def publics(relation: Relation) -> Iterator[str]:
     """The names of the public queries that a relation reads."""
-    match relation:
-        case Public(name=name):
-            yield name
-        case Scan():
-            return
-        case Join(left=left, right=right) | Mark(input=left, right=right):
-            yield from publics(left)
-            yield from publics(right)
-        case Filter(input=source) | Project(input=source) | PerUnit(input=source) | Window(input=source):
-            yield from publics(source)
-        case Union(inputs=inputs):
-            for part in inputs:
-                yield from publics(part)
-        case _:
-            assert_never(relation)
+    return (leaf.name for leaf in _leaves(relation) if isinstance(leaf, Public))
 
 
 def is_private(relation: Relation) -> bool:

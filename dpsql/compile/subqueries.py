@@ -30,6 +30,7 @@ from dpsql.compile.blocks import (
     nested_in,
     tables_of,
 )
+from dpsql.compile.comparisons import NEGATED
 from dpsql.compile.ir import FOUND, Facts, Mark, Scope
 from dpsql.compile.joins import left_join
 from dpsql.compile.kinds import BOOLEAN
@@ -103,16 +104,13 @@ class _Test:
     every: bool = False
 
 
-_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
-
-
 def _test_of(node: exp.Expr) -> _Test | None:
     """The test of a value against the rows of a query that a node is."""
     if isinstance(node, exp.In):
         query = node.args.get("query")
         position = nested_in(query) if isinstance(query, exp.Expr) else None
         return _Test(position, node.this, exp.EQ) if position is not None else None
-    if isinstance(node, _COMPARED) and isinstance(node.expression, exp.Any | exp.All):
+    if isinstance(node, exp.Binary) and type(node) in NEGATED and isinstance(node.expression, exp.Any | exp.All):
         query = unwrapped(node.expression.this)
         position = nested_in(query)
         if position is not None:
@@ -150,7 +148,7 @@ class _Marker:
                 raise refusal("DP220", reason, span=span, repair="select as many columns as are compared with")
             if len(values) > 1 and (test.operator is not exp.EQ or test.every):
                 raise refusal("DP220", "rows of several values are compared with IN only", span=span)
-            operator = _NEGATED[test.operator] if test.every else test.operator
+            operator = NEGATED[test.operator] if test.every else test.operator
             for value, item in zip(values, items, strict=True):
                 if test.operator is exp.EQ and not test.every:
                     equal.append((item, value))
@@ -337,16 +335,6 @@ class _Marker:
         """What a subquery is correlated on, as an expression of the row outside."""
         self.rows.check_row(self.block, tree, "a subquery")
         return tree
-
-
-_NEGATED: dict[type[exp.Binary], type[exp.Binary]] = {
-    exp.EQ: exp.NEQ,
-    exp.NEQ: exp.EQ,
-    exp.LT: exp.GTE,
-    exp.LTE: exp.GT,
-    exp.GT: exp.LTE,
-    exp.GTE: exp.LT,
-}
 
 
 def _or_unknown(compared: exp.Binary) -> exp.Expr:

@@ -31,11 +31,12 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from dpsql.privacy.sampling import Words, enclosure, system_words
+from dpsql.privacy.sampling import Words, enclosure, is_below, system_words
 
 EXPONENTIAL, PERMUTE_AND_FLIP = "exponential", "permute_and_flip"
 
@@ -136,22 +137,9 @@ def _permute_and_flip(gammas: Sequence[int], scale: int, words: Words) -> int:
     heads = at < weights
     # A weight errs by less than 2^-53 + 2^-49, as above, and V's first bits by 2^-53.
     for i in np.flatnonzero(np.abs(at - weights) <= 2.0**-47).tolist():
-        heads[i] = gammas[i] == 0 or _is_below(int(u[i]), gammas[i], scale, words)
+        heads[i] = gammas[i] == 0 or is_below(int(u[i]), partial(weight, gammas[i], scale), words)
     order = _permutation(len(gammas), words)
     return int(order[int(np.argmax(heads[order]))])
-
-
-def _is_below(u: int, gamma: int, scale: int, words: Words) -> bool:
-    """Whether the uniform that begins with the 64 bits u is below exp(-gamma / scale)."""
-    bits = 64
-    while True:
-        u = u << 64 | words.one()
-        bits += 64
-        low, high = weight(gamma, scale, bits)
-        if u < low:
-            return True
-        if u >= high:
-            return False
 
 
 def _permutation(n: int, words: Words) -> npt.NDArray[np.int64]:

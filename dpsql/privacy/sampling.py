@@ -140,15 +140,21 @@ def _lows(multiples: npt.NDArray[np.uint64], s: int, t: int) -> npt.NDArray[np.u
 
 
 def _continue(u: int, p: int, r: int, words: Words) -> bool:
-    """Whether the uniform that begins with the 64 bits u is below exp(-p/r): 64 more bits at a time until decided.
+    """Whether the uniform that begins with the 64 bits u is below exp(-p/r), 0 < p/r <= 1."""
+    return is_below(u, lambda bits: enclosure(p, r, bits), words)
 
-    Ends with probability 1, since the doubtful interval shrinks by about 2^64 at each step.
+
+def is_below(u: int, around: Callable[[int], tuple[int, int]], words: Words) -> bool:
+    """Whether the uniform that begins with the 64 bits u is below a number w: 64 more bits at a time until decided.
+
+    around(bits): integers low <= 2^bits w <= high. Ends with probability 1 where high - low stays bounded, since the
+    doubtful interval shrinks by about 2^64 at each step.
     """
     bits = 64
     while True:
         u = u << 64 | words.one()
         bits += 64
-        low, high = enclosure(p, r, bits)
+        low, high = around(bits)
         if u < low:
             return True
         if u >= high:
