@@ -14,10 +14,11 @@ class ColumnReceipt:
     """One released aggregate: the noise it carries.
 
     name: the column of the result (or the aggregate's text where the result has no column of its own for it).
-    scale: the noise scale in the column's own units. half_width: of the 95 % interval, in the same units. Both are None
+    scale: the size of its noise in the column's own units: of discrete Laplace noise the scale, of rounded normal noise
+    the deviation. half_width: of the 95 % interval, in the same units. Both are None
     where count, sum and mean share one vector, so that none has a law of its own: see the answer's half_widths.
-    A choice of the best groups has neither. epsilon: what it is charged; weighs: of a choice, the epsilon by which it
-    weighs its candidates, of which half is charged where a unit moves all scores in one direction.
+    A choice of the best groups has neither. epsilon: its share of what is charged; weighs: of a choice, the epsilon by
+    which it weighs its candidates, of which half is charged where a unit moves all scores in one direction.
     """
 
     name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import isqrt
 
 import sqlglot
 
@@ -16,9 +17,11 @@ from dpsql.compile.slots import Slot, SlotKind
 from dpsql.privacy.accounting import GAUSSIAN, show_amount
 from dpsql.privacy.choices import MECHANISMS, shortfall
 from dpsql.privacy.intervals import linear_half_width
-from dpsql.privacy.mechanisms import DiscreteLaplace
-from dpsql.privacy.selection import conditioned, threshold
+from dpsql.privacy.mechanisms import DiscreteLaplace, law_of
+from dpsql.privacy.selection import conditioned
 from dpsql.privacy.sensitivity import Limits
+from dpsql.privacy.thresholds import laplace_threshold, normal_threshold
+from dpsql.privacy.variances import as_float, of_laplace
 
 
 def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
@@ -27,8 +30,10 @@ def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
         return "public: exact and free\n\n-- on the public tables\n" + _pretty(rewritten.outer)
     lines = [f"price: epsilon {show_amount(plan.epsilon)}, delta {show_amount(plan.delta)}"]
     if plan.composition == GAUSSIAN:
-        spent = sum((release.mu_squared for release in plan.releases), Fraction(0))
-        lines.append(f"counted as mu^2 {show_amount(spent)}, since charges add up by Gaussian composition")
+        price = plan.price(plan.releases)
+        counted = f"counted as mu^2 {show_amount(price.mu_squared)}, delta {show_amount(price.delta)}"
+        lines.append(f"{counted}, since charges add up by Gaussian composition")
+    lines += _joint(plan)
     if plan.weights:
         shares = ", ".join(f"{column} {show_amount(weight)}" for column, weight in plan.weights.items())
         lines.append(f"shared by weights: {shares}; 1 for what is not named")
@@ -40,6 +45,21 @@ def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
             lines += ["", f"-- {name}, on public and released results", _pretty(rewritten.publics[name])]
         lines += ["", *_release(release), "", "-- on the private tables", _pretty(sealed)]
     return "\n".join([*lines, "", "-- on the released results", _pretty(rewritten.outer)])
+
+
+def _joint(plan: PrivatePlan) -> list[str]:
+    """What the slots of normal noise are together; without any, where charges add up by mu, what they would be."""
+    if plan.joint is None:
+        noised = [slot for release in plan.releases if release.choosing is None for slot in release.slots]
+        if plan.composition != GAUSSIAN or not noised:
+            return []
+        as_normal = sum(s.norms.l2_squared / of_laplace(s.norms, as_float(s.epsilon)) for s in noised)
+        said = f"normal noise of the same variance would count as mu^2 {_number(as_normal)}"
+        return [f"{said}: SET mechanism = gaussian"]
+    slots = sum(len(release.normal) for release in plan.releases)
+    together = f"one Gaussian mechanism{f' of {slots} slots' if slots > 1 else ''}"
+    price = f"epsilon {show_amount(plan.joint.epsilon)}, delta {show_amount(plan.joint.delta)}"
+    return [f"normal noise: {together}, {price} (mu {_number(float(plan.joint.mu_squared) ** 0.5)})"]
 
 
 def _release(plan: ReleasePlan) -> list[str]:
@@ -60,6 +80,8 @@ def _release(plan: ReleasePlan) -> list[str]:
         lines.append("  the first of the groups: post-processing of what is released; with the keys alone selected,")
         lines.append("  they would be chosen privately, without noise on any number")
     for slot in plan.slots:
+        if not slot.outputs:
+            continue  # what it is for was said of the keys
         lines.append(f"  {_mechanism(slot, plan.limits.per_group)}")
         for measure in slot.outputs:
             lines.append(f"    {measure.text}: {_error(slot, measure)}")
@@ -88,8 +110,10 @@ def _selection(selection: Selection) -> str:
     law = (selection.delta, selection.touched, selection.min_units)
     delta = show_amount(selection.delta)
     if selection.counted is not None:
-        tau = threshold(selection.counted.epsilon, *law).tau
-        return f"keys: shown from a noisy count of {tau} units on, delta {delta}, at no further epsilon"
+        slot = selection.counted
+        tau = laplace_threshold(slot.epsilon, *law) if slot.sigma is None else normal_threshold(slot.sigma, *law)
+        price = "at no further epsilon" if slot.outputs else f"epsilon {show_amount(slot.epsilon)}"
+        return f"keys: shown from a noisy count of {tau} units on, delta {delta}, {price}"
     rule = conditioned(selection.epsilon, *law)
     units = rule.m + rule.shift
     return f"keys: shown half of the time at {units} units, epsilon {show_amount(selection.epsilon)}, delta {delta}"
@@ -104,7 +128,7 @@ def _choice(plan: ReleasePlan, choosing: Choosing) -> list[str]:
     several = (
         "" if choosing.winners == 1 else f", one after another at epsilon {show_amount(_each(plan, choosing))} each"
     )
-    charged = "" if plan.epsilon == plan.share else f", charged {show_amount(plan.epsilon)}"
+    charged = "" if plan.pure == plan.share else f", charged {show_amount(plan.pure)}"
     name = MECHANISMS[choosing.mechanism]
     moved = _number(choosing.sensitivity * slot.step)
     reach = shortfall(choosing.sensitivity * slot.step, _each(plan, choosing), plan.keys, Fraction(19, 20))
@@ -139,21 +163,25 @@ def _mechanism(slot: Slot, per_group: int | None) -> str:
         unit, step = f" steps of {_number(step)}", Fraction(1)
     if slot.kind is SlotKind.DISTINCT and per_group is not None:
         kind += f", at most {per_group} of a unit in a group, chosen at random"
+    law = law_of(slot)
+    moved = slot.norms.l1 if slot.sigma is None else isqrt(slot.norms.l2_squared - 1) + 1
+    moved_as_shown = _number(moved * step) if unit == " rows" else moved
+    named = "of scale" if slot.sigma is None else "of deviation"
     return (
-        f"{kind}: sensitivity {_number(slot.norms.l1 * step) if unit == ' rows' else slot.norms.l1}{unit} (L1),"
-        f" epsilon {show_amount(slot.epsilon)}, discrete Laplace of scale {_number(slot.scale * step)}{unit}"
+        f"{kind}: sensitivity {moved_as_shown}{unit} ({'L1' if slot.sigma is None else 'L2'}),"
+        f" epsilon {show_amount(slot.epsilon)}, {law.name} {named} {_number(law.size * step)}{unit}"
     )
 
 
 def _error(slot: Slot, measure: Measure) -> str:
     """The expected error in the aggregate's own units."""
     if slot.kind is not SlotKind.MOMENTS:
-        return f"± {_number(DiscreteLaplace(slot.scale).half_width() * slot.step)} (95 %)"
-    error, most = linear(measure, slot), numerator(measure, slot)
+        return f"± {_number(law_of(slot).half_width() * slot.step)} (95 %)"
+    error, most, normal = linear(measure, slot), numerator(measure, slot), slot.sigma is not None
     if error is not None:
-        return f"± {_number(linear_half_width(error[0]) + error[1])} (95 %)"
+        return f"± {_number(linear_half_width(error[0], normal) + error[1])} (95 %)"
     if most is not None:
-        return f"± at most about {_number(linear_half_width(most))} / (number of values) (95 %)"
+        return f"± at most about {_number(linear_half_width(most, normal))} / (number of values) (95 %)"
     return "± as the answer says: it hangs on how far the values lie apart"
 
 

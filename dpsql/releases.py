@@ -18,7 +18,7 @@ from dpsql.compile.slots import HALF_WIDTH, SlotKind, output_type
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.choices import MECHANISMS
-from dpsql.privacy.mechanisms import DiscreteLaplace
+from dpsql.privacy.mechanisms import law_of
 from dpsql.vault.mapping import Unfit, snapshot_type
 from dpsql.vault.noise import Noisy
 
@@ -32,7 +32,7 @@ def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str, read: Ma
     """
     slots = [
         [
-            *(s.kind.value, str(s.norms.l1), str(s.epsilon), s.degrees),
+            *(s.kind.value, str(s.norms.l1), str(s.epsilon), s.degrees, str(s.sigma)),
             [[m.name + m.statistic.value, *s.places(m)] for m in s.outputs],
         ]
         for s in plan.slots
@@ -46,7 +46,7 @@ def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str, read: Ma
     if plan.release.choice is not None:
         choice = [choice, plan.release.choice.ascending]
     given = {name: hashlib.sha256(dumps(table)).hexdigest() for name, table in sorted(read.items())}
-    text = json.dumps([5, snapshot, repr(plan.limits), statement.text, slots, selection, choice, given])
+    text = json.dumps([6, snapshot, repr(plan.limits), statement.text, slots, selection, choice, given])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -56,15 +56,14 @@ def receipt_columns(plan: PrivatePlan) -> tuple[ColumnReceipt, ...]:
     for release in plan.releases:
         if release.choosing is not None:
             score, mechanism = release.release.measures[0], MECHANISMS[release.choosing.mechanism]
-            found.append(ColumnReceipt(score.text, mechanism, release.epsilon, None, None, release.share))
+            found.append(ColumnReceipt(score.text, mechanism, release.pure, None, None, release.share))
             continue
         for slot in release.slots:
             shared = slot.kind is SlotKind.MOMENTS
-            scale = None if shared else float(slot.scale * slot.step)
-            width = None if shared else float(DiscreteLaplace(slot.scale).half_width() * slot.step)
-            found += [
-                ColumnReceipt(m.column or m.text, "discrete Laplace", slot.epsilon, scale, width) for m in slot.outputs
-            ]
+            law = law_of(slot)
+            scale = None if shared else float(law.size * slot.step)
+            width = None if shared else float(law.half_width() * slot.step)
+            found += [ColumnReceipt(m.column or m.text, law.name, slot.epsilon, scale, width) for m in slot.outputs]
     return tuple(found)
 
 

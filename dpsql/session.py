@@ -21,7 +21,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,7 +33,8 @@ from dpsql.compile.check import check
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.lower import Schema, lower
 from dpsql.compile.parse import Parameters, parse
-from dpsql.compile.plan import PrivatePlan, ReleasePlan, plan
+from dpsql.compile.plan import FREE, Price, PrivatePlan, ReleasePlan
+from dpsql.compile.planner import plan
 from dpsql.compile.resolve import resolve
 from dpsql.compile.rewrite import Rewritten, is_salted, rewrite, seal_public, seal_release
 from dpsql.errors import Error, Span, located, refusal
@@ -45,7 +45,6 @@ from dpsql.owner import open_account, snapshot_for
 from dpsql.policy.facts import SqlType
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
-from dpsql.privacy.accounting import GAUSSIAN
 from dpsql.reads import Reads
 from dpsql.settings import Settings
 from dpsql.vault.engine import EngineFailure
@@ -77,9 +76,7 @@ class _Paid:
     """Released tables by name, what was charged for them now, and what the account has left."""
 
     released: dict[str, Noisy]
-    epsilon: Fraction
-    delta: Fraction
-    mu_squared: Fraction
+    price: Price
     balance: Balance
 
 
@@ -194,22 +191,18 @@ class Session:
                 fingerprints[fingerprint] = name
                 missing[name] = planned, sealed
         if not missing:
-            return _Paid(found, Fraction(0), Fraction(0), Fraction(0), self._ledger.balance())
-        epsilon = sum((planned.epsilon for planned, _ in missing.values()), Fraction(0))
-        delta = sum((planned.delta for planned, _ in missing.values()), Fraction(0))
-        mu_squared = Fraction(0)
-        if compiled.plan.composition == GAUSSIAN:
-            mu_squared = sum((planned.mu_squared for planned, _ in missing.values()), mu_squared)
+            return _Paid(found, FREE, self._ledger.balance())
+        price = compiled.plan.price([planned for planned, _ in missing.values()])
         if self._cancelled:
             raise refusal("DP501", "the statement was interrupted before it was charged")
         charge = Charge(
-            epsilon=epsilon,
-            delta=delta,
+            epsilon=price.epsilon,
+            delta=price.delta,
             statement="\n".join([compiled.rewritten.outer.text, *compiled.inner_sql]),
             fingerprint=" ".join(fingerprints),
             snapshot=snapshot,
             policy=self.policy.digest,
-            mu_squared=mu_squared,
+            mu_squared=price.mu_squared,
         )
         identity = self._ledger.charge(charge)
         failed, new = "", {}
@@ -233,7 +226,7 @@ class Session:
         if failed:  # out here, where not even __context__ leads to the engine's words
             raise refusal("DP501", f"the statement {failed}; its charge stays")
         balance = self._ledger.finish(identity, new)
-        return _Paid(found, epsilon, delta, mu_squared, balance)
+        return _Paid(found, price, balance)
 
     def _release(self, planned: ReleasePlan, sealed: SealedSql, tables: Mapping[str, pa.Table]) -> Noisy:
         """Run one release; a random choice of keys gets its salt only now, after the charge."""
@@ -290,15 +283,15 @@ class Session:
 
     def _receipt(self, compiled: Compiled, paid: _Paid) -> Receipt:
         return Receipt(
-            epsilon=paid.epsilon,
-            delta=paid.delta,
+            epsilon=paid.price.epsilon,
+            delta=paid.price.delta,
             remaining_epsilon=paid.balance.remaining_epsilon,
             remaining_delta=paid.balance.remaining_delta,
             columns=releases.receipt_columns(compiled.plan),
             releases=tuple(r.release.name for r in compiled.plan.releases),
             policy=self.policy.digest,
             snapshot=self.snapshot.facts.snapshot,
-            mu_squared=paid.mu_squared,
+            mu_squared=paid.price.mu_squared,
             remaining_mu_squared=paid.balance.remaining_mu_squared,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from dpsql.compile.limits import STRATEGIES, Request, ceiling, one_row_per_unit
+from dpsql.compile.limits import MECHANISMS, NORMAL, STRATEGIES, Request, ceiling, one_row_per_unit
 from dpsql.errors import nearest, refusal
 from dpsql.policy.model import LIMITS, Policy
 from dpsql.privacy.accounting import GAUSSIAN, gaussian_budget, parse_amount, show_amount
@@ -16,7 +16,7 @@ class Settings(Mapping[str, object]):
     """What every further statement gets; reads like a mapping of current values.
 
     epsilon: its price. weights: how that is shared among columns, None for evenly. strategy: how contributions are
-    limited, None for the planner's choice. The three limits: None for the policy's.
+    limited, mechanism: which noise is added, None for the planner's choice. The three limits: None for the policy's.
     """
 
     def __init__(self, policy: Policy):
@@ -24,6 +24,7 @@ class Settings(Mapping[str, object]):
         self._initial: dict[str, object] = {
             "epsilon": policy.budget.per_query_epsilon,
             "strategy": None,
+            "mechanism": None,
             "weights": None,
             **dict.fromkeys(LIMITS),
         }
@@ -33,9 +34,10 @@ class Settings(Mapping[str, object]):
     def request(self) -> Request:
         """What the next statement asks for. Its delta is the policy's, or as large a part of the budget's as its price
         is of the budget."""
-        epsilon, strategy = self._values["epsilon"], self._values["strategy"]
+        epsilon, strategy, mechanism = (self._values[name] for name in ("epsilon", "strategy", "mechanism"))
         assert isinstance(epsilon, Fraction)
         assert strategy is None or isinstance(strategy, str)
+        assert mechanism is None or isinstance(mechanism, str)
         budget = self._policy.budget
         delta = budget.per_query_delta
         if delta is None:
@@ -46,7 +48,7 @@ class Settings(Mapping[str, object]):
                 delta = deltas * min(share, Fraction(1))
         limits = {name: value for name in LIMITS if isinstance(value := self._values[name], int)}
         weights = self._values["weights"]
-        return Request(epsilon, delta, strategy, limits, weights if isinstance(weights, dict) else {})
+        return Request(epsilon, delta, strategy, mechanism, limits, weights if isinstance(weights, dict) else {})
 
     def set(self, name: str, value: str) -> None:
         """SET name = value. Raises DP120 for what is no setting or value, DP402 above the policy's ceiling."""
@@ -58,6 +60,14 @@ class Settings(Mapping[str, object]):
                     reason = f'no strategy "{value}"{nearest(value, STRATEGIES)}'
                     raise refusal("DP120", reason, repair=f"the strategies are: {', '.join(STRATEGIES)}")
                 self._values["strategy"] = value.lower()
+            case "mechanism":
+                if value.lower() not in MECHANISMS:
+                    reason = f'no mechanism "{value}"{nearest(value, MECHANISMS)}'
+                    raise refusal("DP120", reason, repair="SET mechanism = laplace, or gaussian; RESET mechanism")
+                if value.lower() == NORMAL and self.request.delta == 0:
+                    reason = "Gaussian noise needs a delta above 0, and this policy has none"
+                    raise refusal("DP402", reason, repair="RESET mechanism")
+                self._values["mechanism"] = value.lower()
             case "weights":
                 self._values["weights"] = _weights(value)
             case limit:

@@ -34,7 +34,7 @@ from dpsql.compile.kinds import (
     value_as,
     words,
 )
-from dpsql.compile.literals import INT64, INT128, cast, date_of, decimal_of, number_of, timestamp_of, try_cast
+from dpsql.compile.literals import INT64, INT128, Wide, cast, date_of, decimal_of, number_of, timestamp_of, try_cast
 from dpsql.compile.ranges import EVERYTHING, Interval, Unsure, facts_of, floating, held, known, mapped, monotone
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind, SqlType
@@ -138,12 +138,12 @@ def _to_integer(a: Scalar, to: exp.DataType, bits: int, signed: bool, span: Span
     huge = not (holds.lo >= INT64[0] and holds.hi <= INT64[1])  # type: ignore[operator]
     if total and a.facts.type == INTEGER and not huge:
         return settled(a.tree, facts, [a], span)
-    target: SqlType | str = "HUGEINT" if huge else INTEGER
+    target: SqlType | Wide = "HUGEINT" if huge else INTEGER
     tree: exp.Expr = cast(a.tree, target) if total else _narrow_cast(a.tree, to, target)
     return settled(tree, facts, [a], span)
 
 
-def _narrow_cast(tree: exp.Expr, to: exp.DataType, target: SqlType | str) -> exp.Expr:
+def _narrow_cast(tree: exp.Expr, to: exp.DataType, target: SqlType | Wide) -> exp.Expr:
     inner = exp.TryCast(this=tree, to=exp.DataType(this=to.this, nested=False), safe=True)
     return inner if to.this in (_D.BIGINT, _D.INT128) else cast(inner, target)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from sqlglot import exp
@@ -13,6 +14,7 @@ from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import MOST_WEIGHT, Slot, SlotKind, is_read_from
 from dpsql.errors import refusal
 from dpsql.policy.model import Policy
+from dpsql.privacy.gaussian import is_private
 from dpsql.privacy.sensitivity import Limits
 
 
@@ -42,7 +44,9 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         _require(not multiplied or (limits.rows is None and limits.per_unit), "joined rows of a unit are limited")
         reach = [min(n for n in (limits.rows, limits.groups, d) if n is not None) for d in release.domains]
         touched = sum(reach)
-        for slot in release.slots:
+        for slot in (s for s in release.slots if s.sigma is not None):
+            _check_normal(slot, limits, reach)
+        for slot in (s for s in release.slots if s.sigma is None):
             l1 = l2_squared = 0
             for keys in reach:  # of each grouping set: a row counts once in every one
                 rows = [n for n in (limits.rows, limits.ball) if n is not None]
@@ -54,13 +58,16 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
             covered = slot.norms.l1 == l1 > 0 and slot.scale * slot.epsilon == l1
             covered = covered and slot.norms.l2_squared == l2_squared
             _require(covered and slot.norms.keys == touched, "the noise covers the sensitivity")
+        for slot in release.slots:
             _require(slot.epsilon > 0, "every slot is charged")
             _check_moments(slot)
         _check_choice(release, limits)
         if release.selection is not None:
             chosen = release.selection
             _require(chosen.touched == touched and chosen.delta > 0, "the decision on keys covers every key of a unit")
-            _require(chosen.counted in release.slots or chosen.epsilon > 0, "the decision on keys is charged")
+            own, counted = chosen.epsilon > 0, chosen.counted
+            paid = own if counted is None else counted in release.slots and counted.counts_units and not own
+            _require(paid, "the decision on keys is charged")
         outputs = [m.name for s in release.slots for m in s.outputs]
         _require(sorted(outputs) == sorted(m.name for m in node.measures), "every aggregate has one slot")
     _require(plan.composition == policy.budget.composition, "charges add up as the policy says")
@@ -70,6 +77,34 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         halved = sum((r.share / 2 for r in plan.releases if _is_one_sided(r)), Fraction(0))
         _require(plan.epsilon == shares - halved, "the price is the epsilon that was asked")
         _require(plan.delta in (0, request.delta), "the price is the delta that was asked")
+        _check_joint(plan)
+
+
+def _check_normal(slot: Slot, limits: Limits, reach: Sequence[int]) -> None:
+    """Its L2 norm, and that the noise is no choice's."""
+    l2_squared = 0
+    for keys in reach:
+        rows = [n for n in (limits.rows, limits.ball) if n is not None]
+        in_one = [*rows, *([limits.per_group] if limits.per_group is not None else [])]
+        rows += [keys * limits.per_group] if limits.per_group is not None else []
+        one = min(in_one) * slot.weight
+        l2_squared += keys if slot.kind is SlotKind.UNITS else min(min(rows) * slot.weight * one, keys * one**2)
+    covered = slot.norms.l2_squared == l2_squared > 0 and slot.norms.keys == sum(reach)
+    _require(covered, "the noise covers the sensitivity")
+
+
+def _check_joint(plan: PrivatePlan) -> None:
+    """All normal noise of the statement is one Gaussian mechanism of the epsilon that its slots pooled, whose mu^2 is
+    proved to be private anew."""
+    normal = [s for r in plan.releases for s in r.slots if s.sigma is not None]
+    _require((plan.joint is not None) == bool(normal), "normal noise is charged")
+    if plan.joint is None:
+        return
+    spent = sum((s.norms.l2_squared / (s.sigma or Fraction(0)) ** 2 for s in normal), Fraction(0))
+    pooled = sum((s.epsilon for s in normal), Fraction(0))
+    _require(0 < spent <= plan.joint.mu_squared and plan.joint.epsilon == pooled, "the noise is enough together")
+    _require(plan.joint.delta > 0 and is_private(plan.joint.mu_squared, pooled, plan.joint.delta), "it is private")
+    _require(all(r.choosing is None for r in plan.releases if r.normal), "a choice adds no noise")
 
 
 def _check_moments(slot: Slot) -> None:

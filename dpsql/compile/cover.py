@@ -5,7 +5,8 @@ would be alone. A slot that gives several aggregates gives each of them with mor
 the cover is chosen by expected error, from what is public alone (statistics, bounds, whether NULL can occur): the sum
 over all aggregates of the logarithm of T^2 times the variance of theirs in their slot. Logarithms, because a count and
 a sum in millions have no common unit: halving the variance of one is worth doubling that of another. The search starts
-from a slot for each and joins two at a time, the best pair first, as long as that is better.
+from a slot for each and joins two at a time, the best pair first, as long as that is better. That is so of discrete
+Laplace noise; of normal noise the variance is only T times as much, so that fewer are joined.
 
 Two slots can be joined where each aggregate is over the same rows in the joint one: what it does not name itself must
 have a value in every row. `check` asks that again of the finished plan.
@@ -46,8 +47,9 @@ class _Group:
     measures: tuple[Measure, ...]
 
 
-def cover(measures: Sequence[Measure]) -> tuple[Slot, ...]:
-    """The slots that give these measures, not priced yet."""
+def cover(measures: Sequence[Measure], *, normal: bool = False) -> tuple[Slot, ...]:
+    """The slots that give these measures, not priced yet. normal: whether for normal noise."""
+    power = 1 if normal else 2
     apart, groups, filtered = [], [], []
     for measure in measures:
         kind = _APART.get(measure.statistic)
@@ -57,15 +59,27 @@ def cover(measures: Sequence[Measure]) -> tuple[Slot, ...]:
             filtered.append(Slot(SlotKind.ROWS, measure.argument, None, (measure,), *_PRICED))
         else:
             groups.append(_Group(needs(measure), (measure,)))
-    while (better := _best(groups, len(apart) + len(filtered), len(measures))) is not None:
+    while (better := _best(groups, len(apart) + len(filtered), power * len(measures))) is not None:
         groups = better
     found = [_slot(group) for group in groups]
     counts = [s for s in found if s.kind is SlotKind.ROWS]
     return (*apart, *(s for s in found if s.kind is not SlotKind.ROWS), *counts, *filtered)
 
 
-def _best(groups: Sequence[_Group], fixed: int, measures: int) -> list[_Group] | None:
-    """The groups with that pair joined whose joining makes the expected error least; None where none makes it less."""
+def spread(measure: Measure, slot: Slot) -> float:
+    """The variance of a measure read from a slot, where that of its noise is the square of what a row adds at most."""
+    if slot.kind in (SlotKind.ROWS, SlotKind.UNITS, SlotKind.DISTINCT):
+        return 1.0
+    values = tuple((a.argument, a.degree) for a in slot.axes)
+    if slot.kind is SlotKind.SUM:
+        assert slot.argument is not None
+        values = ((slot.argument, 1),)
+    return _variance(measure, _Group(values, slot.outputs))
+
+
+def _best(groups: Sequence[_Group], fixed: int, shared: int) -> list[_Group] | None:
+    """The groups with that pair joined whose joining makes the expected error least; None where none makes it less.
+    fixed: how many slots there are beside; shared: how often the logarithm of the number of slots is in the error."""
     slots = len(groups) + fixed
     gained, found = 1e-9, None
     for j in range(1, len(groups)):
@@ -73,7 +87,7 @@ def _best(groups: Sequence[_Group], fixed: int, measures: int) -> list[_Group] |
             joint = _joined(groups[i], groups[j])
             if joint is None:
                 continue
-            saved = 2 * measures * log(slots / (slots - 1)) if slots > 1 else 0.0
+            saved = shared * log(slots / (slots - 1)) if slots > 1 else 0.0
             gain = saved + _error(groups[i]) + _error(groups[j]) - _error(joint)
             if gain > gained:
                 gained, found = gain, [joint if g is groups[i] else g for g in groups if g is not groups[j]]

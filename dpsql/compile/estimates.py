@@ -12,11 +12,11 @@ from dpsql.compile.ir import Measure, Statistic
 from dpsql.compile.slots import Slot
 from dpsql.privacy.bernstein import Index
 
-Scales = tuple[float, ...]
-"""Of independent Laplace noises whose sum is the error."""
+Sizes = tuple[float, ...]
+"""Of independent noises, all of the slot's law, whose sum is the error."""
 
 
-def linear(measure: Measure, slot: Slot) -> tuple[Scales, float] | None:
+def linear(measure: Measure, slot: Slot) -> tuple[Sizes, float] | None:
     """The error of a count or a sum, and what rounding adds; None of what is not linear in the noise."""
     if measure.statistic.is_count:
         return _of_noise(slot, [1.0] * len(slot.components)), 1.0
@@ -29,7 +29,7 @@ def linear(measure: Measure, slot: Slot) -> tuple[Scales, float] | None:
     return _of_noise(slot, factors), (hi - lo) / slot.spans[place]
 
 
-def numerator(measure: Measure, slot: Slot) -> Scales | None:
+def numerator(measure: Measure, slot: Slot) -> Sizes | None:
     """The error of what a mean, a variance or a covariance divides by the number of rows, where the values lie at an
     end of their ranges, which is the most. None of what divides by less."""
     if measure.statistic is Statistic.AVG:
@@ -52,8 +52,8 @@ def range_of(slot: Slot, place: int) -> tuple[float, float]:
     return float(grid.lo * grid.step), float(grid.hi * grid.step)
 
 
-def _of_noise(slot: Slot, factors: list[float]) -> Scales:
-    row = float(slot.scale / slot.weight)
+def _of_noise(slot: Slot, factors: list[float]) -> Sizes:
+    row = float(slot.size / slot.weight)
     return tuple(abs(f) * row for f in factors)
 
 

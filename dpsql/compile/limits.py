@@ -18,6 +18,7 @@ from fractions import Fraction
 
 from dpsql.errors import Span, refusal
 from dpsql.policy.model import LIMITS, Table
+from dpsql.privacy import variances
 from dpsql.privacy.sensitivity import Limits, of_rows, over_sets
 
 WORST_CASE = 20
@@ -26,6 +27,8 @@ WORST_CASE = 20
 MOST_ROWS = 10**7
 """Rows of one unit that may meet at any point of a statement: no unit can explode a join, and no sum can overflow."""
 
+LAPLACE, NORMAL = MECHANISMS = ("laplace", "gaussian")
+
 STRATEGIES = ("rows", "late", "cells", "rows then cells", "late then cells", "rescale")
 
 
@@ -33,7 +36,8 @@ STRATEGIES = ("rows", "late", "cells", "rows then cells", "late then cells", "re
 class Request:
     """What a statement asks for, beyond its text.
 
-    epsilon, delta: its price. strategy: one of STRATEGIES, or None for the planner's choice. limits: overrides of
+    epsilon, delta: its price. strategy: one of STRATEGIES, mechanism: one of MECHANISMS, or None for the planner's
+    choice. limits: overrides of
     max_rows_per_unit, max_groups_per_unit and max_rows_per_group, within the policy's ceilings. weights: shares of
     epsilon by column of the result; 1 for those not named.
     """
@@ -41,6 +45,7 @@ class Request:
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     strategy: str | None = None
+    mechanism: str | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     weights: Mapping[str, Fraction] = field(default_factory=dict)
 
@@ -91,9 +96,11 @@ def combined(several: Sequence[Declared], rows: int) -> Declared:
     return Declared(rows, min(groups, default=None), per_group, late=True, provable=False)
 
 
-def choose(limits: Declared, domains: Domains, grouped: bool, request: Request, span: Span | None) -> Limits:
-    """The limits of a release. grouped: whether there are keys at all. Raises DP223 where the strategy asked for is not
-    possible."""
+def choose(
+    limits: Declared, domains: Domains, grouped: bool, request: Request, aggregates: int, span: Span | None
+) -> Limits:
+    """The limits of a release. grouped: whether there are keys at all; aggregates: how many are asked for. Raises DP223
+    where the strategy asked for is not possible."""
     rows = limits.rows
     groups, per_group = (limits.groups, limits.per_group) if grouped else (None, None)
     default = Limits("late" if limits.late else "rows", rows=rows, late=limits.late)
@@ -101,7 +108,7 @@ def choose(limits: Declared, domains: Domains, grouped: bool, request: Request, 
     bounded = per_group is not None and (groups is not None or not private)
     cells = Limits("cells", groups=groups, per_group=per_group) if bounded else None
     if request.strategy is None:
-        return default if cells is None or not _is_less(cells, default, domains) else cells
+        return default if cells is None or not _is_less(cells, default, domains, request, aggregates) else cells
     if request.strategy.startswith("rows") and not limits.provable:
         reason = f'strategy "{request.strategy}" limits the rows of one table, and here no single one gives the rows'
         raise refusal("DP223", reason, span=span, repair="SET strategy = late, or RESET strategy")
@@ -127,7 +134,7 @@ def choose_for_choice(limits: Declared, domains: Domains, request: Request, span
     each (unit, candidate) alone, and R in its place where no r is declared; neither R nor g cuts anything across
     candidates."""
     if request.strategy not in (None, "cells"):
-        return choose(limits, domains, True, request, span)
+        return choose(limits, domains, True, request, 1, span)
     return Limits("cells", per_group=min(n for n in (limits.per_group, limits.rows) if n is not None))
 
 
@@ -148,7 +155,12 @@ def _limit(table: Table, name: str, request: Request) -> int | None:
     return asked if most is None else min(asked, most)
 
 
-def _is_less(cells: Limits, other: Limits, domains: Domains) -> bool:
+def _is_less(cells: Limits, other: Limits, domains: Domains, request: Request, aggregates: int) -> bool:
     """Whether counts carry less noise under `cells`; private keys are decided there in any case."""
+    if None in domains:
+        return True
     mine, others = (over_sets([of_rows(limits, 1, keys) for keys in domains]) for limits in (cells, other))
-    return None in domains or mine.l1 < others.l1
+    if mine.l1 < others.l1 and mine.l2_squared <= others.l2_squared:
+        return True
+    epsilon, delta = variances.as_float(request.epsilon), float(request.delta)
+    return variances.least(mine, aggregates, epsilon, delta) < variances.least(others, aggregates, epsilon, delta)

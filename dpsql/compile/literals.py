@@ -10,6 +10,7 @@ import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from typing import Literal
 
 from sqlglot import exp
 
@@ -18,6 +19,9 @@ from dpsql.compile.scan import STRICT_NUMBER
 from dpsql.policy.facts import Kind, SqlType
 
 INT64 = (-(2**63), 2**63 - 1)
+Wide = Literal["HUGEINT"]
+"""The type of sums, which no column has."""
+
 INT128 = (-(2**127) + 1, 2**127 - 1)
 """HUGEINT without its least value, so that a negation or an absolute value always has room."""
 
@@ -37,7 +41,7 @@ _TIMESTAMP_TEXT = re.compile(
 )
 
 
-def data_type(target: SqlType | str) -> exp.DataType:
+def data_type(target: SqlType | Wide) -> exp.DataType:
     """The tree of a type; "HUGEINT" is the one type that no SqlType names (an INTEGER beyond 64 bits)."""
     if isinstance(target, str):
         return exp.DataType(this=exp.DType.INT128, nested=False)
@@ -47,12 +51,12 @@ def data_type(target: SqlType | str) -> exp.DataType:
     return exp.DataType(this=exp.DType.DECIMAL, expressions=sizes, nested=False)
 
 
-def cast(tree: exp.Expr, target: SqlType | str) -> exp.Cast:
+def cast(tree: exp.Expr, target: SqlType | Wide) -> exp.Cast:
     """CAST, only where it is proved that it cannot fail."""
     return exp.Cast(this=tree, to=data_type(target))
 
 
-def try_cast(tree: exp.Expr, target: SqlType | str) -> exp.TryCast:
+def try_cast(tree: exp.Expr, target: SqlType | Wide) -> exp.TryCast:
     """TRY_CAST: NULL where the value does not fit."""
     return exp.TryCast(this=tree, to=data_type(target), safe=True)
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpsql.compile import steps
+from dpsql.compile.cutting import limited
 from dpsql.compile.errorbars import ErrorBars, add_error_bars
 from dpsql.compile.gate import SealedSql, seal
 from dpsql.compile.ir import FACTOR
@@ -32,7 +33,7 @@ from dpsql.compile.projection import Projection, projection
 from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, is_stored_rank, publics, scans, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import SlotKind
-from dpsql.compile.trees import add_join, aliased, column, copied, derived, select
+from dpsql.compile.trees import add_join, aliased, column, copied, derived, named, select
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
         source = chain.last
         wasted = _chooses_keys(plan) or plan.limits.ball is not None or release.private_keys
         chain.add("cells", _only_listed(steps.cells(plan, chain.last), chain.last, listed if wasted else []))
-        chain.add("limited", steps.limited(plan, chain.last))
+        chain.add("limited", limited(plan, chain.last))
         if _chooses_keys(plan):
             assert plan.limits.groups is not None
             chain.add("chosen", steps.chosen(plan.limits.groups, release, salt, chain.last))
@@ -142,20 +143,20 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
         return chain.end(totals)
     chain.add("totals", totals)
     if release.private_keys:
-        shown = select([column("totals", t.alias_or_name) for t in totals.selects], steps.named("totals"))
+        shown = select([column("totals", t.alias_or_name) for t in totals.selects], named("totals"))
         return chain.end(_ordered(_only_listed(shown, "totals", listed), "totals", names))
     figures = [t.alias_or_name for t in totals.selects if t.alias_or_name not in names]
     zeroed = [exp.Coalesce(this=column("totals", f), expressions=[exp.Literal.number(0)]) for f in figures]
     items = [*(column("keys", n) for n in names), *(aliased(z, f) for z, f in zip(zeroed, figures, strict=True))]
     if release.choice is not None and release.choice.factor is not None:
         items.append(aliased(copied(release.choice.factor.tree), FACTOR))
-    filled = add_join(select(items, steps.named("keys")), "LEFT", steps.named("totals"), _same("totals", names))
+    filled = add_join(select(items, named("keys")), "LEFT", named("totals"), _same("totals", names))
     return chain.end(_ordered(filled, "keys", names))
 
 
 def _only_listed(tree: exp.Select, source: str, listed: Sequence[str]) -> exp.Select:
     """Keep only rows whose listed keys are public ones: before the choice of keys, so that none is wasted."""
-    return add_join(tree, "INNER", steps.named("keys"), _same(source, listed)) if listed else tree
+    return add_join(tree, "INNER", named("keys"), _same(source, listed)) if listed else tree
 
 
 def _same(source: str, names: Sequence[str]) -> exp.Expr:

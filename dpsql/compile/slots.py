@@ -59,8 +59,9 @@ class Axis:
 class Slot:
     """One noised vector per key. `argument`: predicate (ROWS, UNITS; None = every row) or value (DISTINCT, SUM, which
     has its `grid`). axes: of MOMENTS, the values; rows where one is NULL do not count. outputs: the measures read from
-    it. epsilon: its share of the statement's. subgrid: into how many parts the SQL divides a row, where it scales a
-    unit's vector (on whole rows everything would be floored to 0)."""
+    it; none where its noisy count only decides which keys are shown. epsilon: its share of the statement's. sigma: of
+    its rounded normal noise; None where the noise is discrete Laplace. subgrid: into how many parts the SQL divides a
+    row, where it scales a unit's vector (on whole rows everything would be floored to 0)."""
 
     kind: SlotKind
     argument: Scalar | None
@@ -70,6 +71,7 @@ class Slot:
     epsilon: Fraction
     subgrid: int = 1
     axes: tuple[Axis, ...] = ()
+    sigma: Fraction | None = None
 
     @property
     def degrees(self) -> Index:
@@ -104,6 +106,11 @@ class Slot:
                 assert_never(self.kind)
 
     @property
+    def counts_units(self) -> bool:
+        """Whether it is the plain count of units, which can decide on keys at no further cost."""
+        return self.kind is SlotKind.UNITS and self.argument is None
+
+    @property
     def is_one_sided(self) -> bool:
         """Whether every row moves the vector in the same direction, so that a unit does."""
         if self.kind is SlotKind.SUM:
@@ -113,8 +120,19 @@ class Slot:
 
     @property
     def scale(self) -> Fraction:
-        """Of the discrete Laplace noise, in parts of a grid unit."""
+        """Of discrete Laplace noise, in parts of a grid unit."""
         return self.norms.l1 / self.epsilon
+
+    @property
+    def size(self) -> Fraction:
+        """Of its noise: the scale or the deviation, in parts of a grid unit."""
+        return self.scale if self.sigma is None else self.sigma
+
+    @property
+    def mu_squared(self) -> Fraction:
+        """Of rounded normal noise: what it adds to the mu^2 of its statement."""
+        assert self.sigma is not None
+        return self.norms.l2_squared / self.sigma**2
 
     @property
     def grid_step(self) -> Fraction:
@@ -145,6 +163,21 @@ def power_column(i: int, exponents: Index) -> str:
 def component_column(i: int, place: int) -> str:
     """Of slot i in its statement, a component of the exact vector where the SQL has formed it."""
     return f"w{i}_{place}"
+
+
+def vector_columns(i: int, slot: Slot) -> list[str]:
+    """The columns that hold a slot's vector where the SQL forms it per cell."""
+    match slot.kind:
+        case SlotKind.DISTINCT:
+            return []
+        case SlotKind.ROWS | SlotKind.UNITS:
+            return [f"n{i}"]
+        case SlotKind.SUM:
+            return [f"s{i}"]
+        case SlotKind.MOMENTS:
+            return [component_column(i, place) for place in range(len(slot.components))]
+        case _:
+            assert_never(slot.kind)
 
 
 def is_always(value: Scalar) -> bool:

@@ -17,13 +17,14 @@ from sqlglot import exp
 
 from dpsql.compile import vectors
 from dpsql.compile.aggregates import comparable
+from dpsql.compile.cutting import per_set
 from dpsql.compile.grid import BIGINT, to_grid, to_integer
 from dpsql.compile.ir import GROUPING, Release, grouping_id
-from dpsql.compile.literals import cast, literal
+from dpsql.compile.literals import literal
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, UNIT, UNITS, order_of, unit
-from dpsql.compile.slots import SUBGRID, Slot, SlotKind, component_column
-from dpsql.compile.trees import add_join, aliased, column, derived, select, wrapped
+from dpsql.compile.slots import Slot, SlotKind, vector_columns
+from dpsql.compile.trees import add_join, aliased, case, column, derived, named, select
 
 
 class Chain:
@@ -43,11 +44,6 @@ class Chain:
         """The statement: all steps, and this over them."""
         tree.set("with_", exp.With(expressions=self._steps))
         return tree
-
-
-def named(step: str) -> exp.Table:
-    """A step in FROM."""
-    return exp.Table(this=exp.to_identifier(step, quoted=True))
 
 
 def row_items(plan: ReleasePlan) -> list[exp.Expr]:
@@ -141,11 +137,6 @@ def sets(release: Release, names: Sequence[str], source: str) -> exp.Select:
     return add_join(select(items, named(source)), "CROSS", values)
 
 
-def _per_set(release: Release) -> list[str]:
-    """What a limit on a unit's groups holds for."""
-    return ["u", GROUPING] if release.sets else ["u"]
-
-
 def cells(plan: ReleasePlan, source: str) -> exp.Select:
     """Per (unit, key): counts, and sums of integers (a sum of BIGINT is a HUGEINT below 2^126: it cannot overflow)."""
     names = ["u", *plan.release.key_names]
@@ -157,7 +148,7 @@ def totals_of_rows(plan: ReleasePlan, source: str) -> exp.Select:
     """Per key, straight from rows."""
     names = plan.release.key_names
     figures = [f for i, slot in enumerate(plan.slots, 1) for f in _figures(i, slot, source, per_unit=False)]
-    if plan.selection is not None:
+    if plan.selection is not None and plan.selection.counted is None:
         figures.append(aliased(_count_distinct(source, "u"), "units"))
     if not plan.release.sets:
         return _grouped(source, names, figures)
@@ -173,9 +164,9 @@ def totals_of_rows(plan: ReleasePlan, source: str) -> exp.Select:
 def totals_of_cells(plan: ReleasePlan, source: str) -> exp.Select:
     """Per key, from what each unit may add."""
     names = plan.release.key_names
-    vectors = [name for i, slot in enumerate(plan.slots, 1) for name in _vector(i, slot)]
+    vectors = [name for i, slot in enumerate(plan.slots, 1) for name in vector_columns(i, slot)]
     figures = [aliased(_or_zero(exp.Sum(this=column(source, name))), name) for name in vectors]
-    if plan.selection is not None:
+    if plan.selection is not None and plan.selection.counted is None:
         figures.append(aliased(_count(), "units"))
     return _grouped(source, names, figures)
 
@@ -205,25 +196,6 @@ def _grouped(source: str, names: Sequence[str], figures: Sequence[exp.Expr]) -> 
     return grouped
 
 
-def limited(plan: ReleasePlan, source: str) -> exp.Select:
-    """What each unit may add per key: cut to r rows, or scaled into the ball of B rows. Integers throughout, rounded
-    towards 0, so that the norms hold exactly."""
-    kept = [column(source, n) for n in ("u", *plan.release.key_names)]
-    figures: list[exp.Expr] = []
-    for i, slot in enumerate(plan.slots, 1):
-        ball, most = plan.limits.ball, plan.limits.per_group
-        if slot.kind is SlotKind.DISTINCT:
-            continue
-        if slot.kind is SlotKind.UNITS:
-            figures.append(aliased(column(source, f"n{i}"), f"n{i}"))
-        elif ball is not None:
-            figures += _scaled(i, slot, ball, source, _per_set(plan.release))
-        else:
-            assert most is not None
-            figures += _cut(i, slot, most, source)
-    return select([*kept, *figures], named(source))
-
-
 def chosen(groups: int, release: Release, salt: int, source: str) -> exp.Select:
     """At most g keys of each unit in each grouping set: those of least hash(hash(unit, key, salt)), ties broken by key.
 
@@ -231,7 +203,7 @@ def chosen(groups: int, release: Release, salt: int, source: str) -> exp.Select:
     in the tables would change with them); hashed twice, since one `hash` is biased, or alike for all salts.
     """
     every = exp.Column(this=exp.Star(), table=exp.to_identifier(source, quoted=True))
-    return _of_least_hash(select([every], named(source)), groups, source, _per_set(release), release.key_names, salt)
+    return _of_least_hash(select([every], named(source)), groups, source, per_set(release), release.key_names, salt)
 
 
 def values(i: int, most: int, names: Sequence[str], salt: int, source: str, left: str) -> exp.Select:
@@ -273,7 +245,7 @@ def _figures(i: int, slot: Slot, source: str, *, per_unit: bool) -> list[exp.Exp
             return [aliased(_filtered(_count(), i, slot, source), f"n{i}")]
         case SlotKind.UNITS if per_unit:
             some = exp.GT(this=_filtered(_count(), i, slot, source), expression=exp.Literal.number(0))
-            return [aliased(_case([(some, exp.Literal.number(1))], exp.Literal.number(0)), f"n{i}")]
+            return [aliased(case([(some, exp.Literal.number(1))], exp.Literal.number(0)), f"n{i}")]
         case SlotKind.UNITS:
             return [aliased(_filtered(_count_distinct(source, "u"), i, slot, source), f"n{i}")]
         case SlotKind.DISTINCT:
@@ -284,91 +256,6 @@ def _figures(i: int, slot: Slot, source: str, *, per_unit: bool) -> list[exp.Exp
             return vectors.figures(i, slot, source, per_unit=per_unit)
         case _:
             assert_never(slot.kind)
-
-
-def _vector(i: int, slot: Slot) -> list[str]:
-    """The columns that hold a slot's vector where the SQL forms it per cell."""
-    match slot.kind:
-        case SlotKind.DISTINCT:
-            return []
-        case SlotKind.ROWS | SlotKind.UNITS:
-            return [f"n{i}"]
-        case SlotKind.SUM:
-            return [f"s{i}"]
-        case SlotKind.MOMENTS:
-            return [component_column(i, place) for place in range(len(slot.components))]
-        case _:
-            assert_never(slot.kind)
-
-
-def _cut(i: int, slot: Slot, most: int, source: str) -> list[exp.Expr]:
-    """A cell cut to `most` rows: a count and a sum are clamped; a Bernstein vector is scaled as one, by most / n (each
-    component clamped on its own would let 30 rows count where 10 may)."""
-    n, s = column(source, f"n{i}"), column(source, f"s{i}")
-    if slot.kind is SlotKind.ROWS:
-        return [aliased(_least(n, most), f"n{i}")]
-    if slot.kind is SlotKind.SUM:
-        assert slot.grid is not None
-        low, high = most * min(slot.grid.lo, 0), most * max(slot.grid.hi, 0)
-        below, above = exp.LT(this=s, expression=_whole(low)), exp.GT(this=s.copy(), expression=_whole(high))
-        return [aliased(_case([(below, _whole(low)), (above, _whole(high))], s.copy()), f"s{i}")]
-    over = exp.GT(this=n.copy(), expression=exp.Literal.number(most))
-    return _scaled_to(over, [(column(source, c), c) for c in _vector(i, slot)], _whole(most), n)
-
-
-def _scaled(i: int, slot: Slot, ball: int, source: str, per: Sequence[str]) -> list[exp.Expr]:
-    """The unit's vector times min(1, B w / its L1 norm), in parts of 2^-10, rounded towards 0: so the norm is at most
-    B w."""
-    n, s = column(source, f"n{i}"), column(source, f"s{i}")
-    radius = ball * (slot.weight // SUBGRID)
-    components: list[tuple[exp.Expr, str]]
-    norm: exp.Expr
-    if slot.kind is SlotKind.ROWS:
-        components, norm = [(n, f"n{i}")], n.copy()
-    elif slot.kind is SlotKind.SUM:
-        components, norm = [(s, f"s{i}")], exp.Abs(this=s.copy())
-    else:  # whose norm is N times the number of rows
-        components, norm, radius = [(column(source, c), c) for c in _vector(i, slot)], n.copy(), ball
-    total = exp.Window(this=exp.Sum(this=norm), partition_by=[column(source, n) for n in per], over="OVER")
-    over = exp.GT(this=total, expression=_whole(radius))
-    return _scaled_to(over, components, _whole(radius), total)
-
-
-def _scaled_to(
-    over: exp.Expr, components: Sequence[tuple[exp.Expr, str]], numerator: exp.Expr, denominator: exp.Expr
-) -> list[exp.Expr]:
-    """Each component in parts of 2^-10, and times numerator / denominator where that is below 1."""
-    return [
-        aliased(_case([(over.copy(), _part(c, numerator.copy(), denominator))], _times(c, SUBGRID)), name)
-        for c, name in components
-    ]
-
-
-def _part(component: exp.Expr, numerator: exp.Expr, denominator: exp.Expr) -> exp.Expr:
-    """SUBGRID * component * numerator // denominator; the denominator is above 0 wherever this is reached, and NULLIF
-    keeps an engine that evaluates it elsewhere from failing."""
-    product = exp.Mul(this=_times(component, SUBGRID), expression=numerator)
-    guarded = exp.Nullif(this=denominator.copy(), expression=exp.Literal.number(0))
-    return exp.IntDiv(this=exp.Paren(this=product), expression=guarded)
-
-
-def _times(x: exp.Expr, factor: int) -> exp.Expr:
-    return exp.Mul(this=wrapped(x.copy()), expression=_whole(factor))
-
-
-def _whole(k: int) -> exp.Expr:
-    """An integer as HUGEINT: products of counts, grid points and limits stay below 2^126 (see `plan`)."""
-    number = exp.Literal.number(str(abs(k)))
-    return cast(exp.Neg(this=number) if k < 0 else number, "HUGEINT")
-
-
-def _least(x: exp.Expr, most: int) -> exp.Expr:
-    over = exp.GT(this=x, expression=exp.Literal.number(most))
-    return _case([(over, exp.Literal.number(most))], x.copy())
-
-
-def _case(branches: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr) -> exp.Case:
-    return exp.Case(ifs=[exp.If(this=test, true=value) for test, value in branches], default=default)
 
 
 def _count() -> exp.Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -275,3 +275,13 @@ _ASCII = {ord(c): ord(c.lower()) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 def folded(name: str) -> str:
     """A name as DuckDB compares it: the case of A to Z is ignored, of no other letter."""
     return name.translate(_ASCII)
+
+
+def named(step: str) -> exp.Table:
+    """A step of a statement, in FROM."""
+    return exp.Table(this=exp.to_identifier(step, quoted=True))
+
+
+def case(branches: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr) -> exp.Case:
+    """CASE WHEN test THEN value ... ELSE default END."""
+    return exp.Case(ifs=[exp.If(this=test, true=value) for test, value in branches], default=default)

@@ -82,6 +82,11 @@ class Enclosure:
         return Enclosure(down.next_minus(down.sqrt(self.low)), up.next_plus(up.sqrt(self.high)), self.arithmetic)
 
 
+def decimal_of(x: Fraction) -> Decimal:
+    """x, rounded as the arithmetic at hand rounds."""
+    return Decimal(x.numerator) / Decimal(x.denominator)
+
+
 @lru_cache(maxsize=64)
 def _context(digits: int, rounding: str) -> Context:
     return Context(prec=digits, rounding=rounding, Emin=MIN_EMIN, Emax=MAX_EMAX)

@@ -64,7 +64,7 @@ def mu_squared_of_pure(epsilon: Fraction) -> Fraction:
                 return chance.high > 1
         return True
 
-    return _ceil(_bracket(too_little)[1])
+    return rounded_up(_bracket(too_little)[1])
 
 
 @lru_cache(maxsize=1024)
@@ -109,14 +109,6 @@ def sigma_for(l2_squared: int, mu_squared: Fraction) -> Fraction:
     return Fraction(root if root * root >= scaled else root + 1, 1 << bits)
 
 
-def analytic_sigma(l2_squared: int, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The noise that makes such a vector (epsilon, delta)-DP, by the analytic formula (Balle, Wang 2018)."""
-    mu_squared = mu_squared_for(epsilon, delta)
-    if mu_squared == 0:
-        raise ValueError("no noise of a size that can be drawn is enough")
-    return sigma_for(l2_squared, mu_squared)
-
-
 def _bracket(small: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
     """(low, high), low < high <= low (1 + 2^-34): `small` holds at low and not at high. It holds up to some point and
     then no more. low is 0 where it holds nowhere from 10^-30 on."""
@@ -139,9 +131,10 @@ def _floor(amount: Fraction) -> Fraction:
     return math.floor(amount / unit) * unit
 
 
-def _ceil(amount: Fraction) -> Fraction:
+def rounded_up(amount: Fraction) -> Fraction:
+    """The least amount of ten digits that is not below it, nor below one part of GRID."""
     unit = _unit(amount)
-    return math.ceil(amount / unit) * unit
+    return max(math.ceil(amount / unit) * unit, _TINY)
 
 
 def _unit(amount: Fraction) -> Fraction:

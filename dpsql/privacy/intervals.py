@@ -1,14 +1,15 @@
-"""95 % intervals of values computed from several independent Laplace draws: what a Bernstein slot gives.
+"""95 % intervals of values computed from several independent draws of noise: what a Bernstein slot gives.
 
-Functions of public numbers (the scale and the released values), so they cost nothing. They treat the two discrete laws
-as continuous: a Bernstein slot's scale is at least N, so the difference is below one row or one grid step, which is
-added.
+Functions of public numbers (the size of the noise and the released values), so they cost nothing. They treat the laws
+on integers as continuous: the noise of a Bernstein slot is N or more in size, so the difference is below one row or one
+grid step, which is added.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import exp, inf, pi, sqrt
+from math import exp, hypot, inf, pi, sqrt
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,12 +34,19 @@ def two_laplace_half_width(first: float, second: float, confidence: float = CONF
 
 
 @lru_cache(maxsize=1024)
-def linear_half_width(scales: tuple[float, ...], confidence: float = CONFIDENCE) -> float:
-    """Least h with P[|sum of X_j| <= h] >= confidence, X_j independent Laplace of these scales (>= 0).
+def linear_half_width(sizes: tuple[float, ...], normal: bool, confidence: float = CONFIDENCE) -> float:
+    """Least h with P[|sum of X_j| <= h] >= confidence, X_j independent and normal of these deviations, or Laplace of
+    these scales (>= 0)."""
+    if normal:
+        return NormalDist().inv_cdf((1 + confidence) / 2) * hypot(*sizes)
+    return _laplace_half_width(sizes, confidence)
 
-    From three on by the inversion of the characteristic function, phi(t) = product of 1 / (1 + b_j^2 t^2):
-    P[|S| > h] = 1 - (2/pi) integral of sin(h t)/t phi(t). In units of the deviation of S the nearest pole lies beyond
-    1, so the trapezoidal rule of this step errs by less than e^-50; cut at T, phi <= 2/t^2 leaves less than 1/T^2.
+
+def _laplace_half_width(scales: tuple[float, ...], confidence: float) -> float:
+    """Of Laplace noise. From three on by the inversion of the characteristic function, phi(t) = product of 1 / (1 +
+    b_j^2 t^2): P[|S| > h] = 1 - (2/pi) integral of sin(h t)/t phi(t). In units of the deviation of S the nearest pole
+    lies beyond 1, so the trapezoidal rule of this step errs by less than e^-50; cut at T, phi <= 2/t^2 leaves less than
+    1/T^2.
     """
     scales = tuple(sorted((s for s in scales if s > 0), reverse=True))
     if len(scales) < 3:
@@ -68,19 +76,19 @@ def _tail(a: float, b: float, h: float) -> float:
 
 
 def ratio_half_widths(
-    left: NDArray[np.float64], right: NDArray[np.float64], scale: float, width: float
+    left: NDArray[np.float64], right: NDArray[np.float64], size: float, width: float, normal: bool
 ) -> NDArray[np.float64]:
-    """Half-widths of lo + width * right / (left + right), where both carry Laplace noise of this scale.
+    """Half-widths of lo + width * right / (left + right), where both carry noise of this size.
 
     With p the released share of `right` and N = left + right, the share moves by ((1 - p) Y - p X) / (N + X + Y): the
     numerator's half-width over the smallest denominator that the noise allows. Never more than the whole range.
     """
     total = left + right
     share = np.clip(np.divide(right, total, out=np.full_like(total, 0.5), where=total > 0), 0, 1)
-    slack = two_laplace_half_width(scale, scale)
+    slack = linear_half_width((size, size), normal)
     found = np.full(len(total), inf)
     for i, (p, n) in enumerate(zip(share, total, strict=True)):
         if n > slack:
-            found[i] = two_laplace_half_width(scale * (1 - p), scale * p) / (n - slack)
+            found[i] = linear_half_width((size * (1 - p), size * p), normal) / (n - slack)
     narrowed: NDArray[np.float64] = np.minimum(found, 1.0) * width
     return narrowed

@@ -1,6 +1,6 @@
-"""The mechanisms: a law of integer noise, what it promises, and how wide it is.
+"""The mechanisms: the laws of integer noise, what each promises, and how wide it is.
 
-Role: from a sensitivity and an epsilon to noise, and from noise to the error an analyst is told.
+Role: from the size of the noise to draws of it, and to the error an analyst is told.
 Promise: scale, half-width and law belong together exactly; nothing here rounds a scale, and nothing sees a value.
 The caller adds the noise to integers only: the argument below says nothing about floats.
 """
@@ -13,8 +13,48 @@ from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar, Protocol
 
+from dpsql.privacy.enclosures import Arithmetic, decimal_of, upper_tail
+from dpsql.privacy.normal import rounded_normal
 from dpsql.privacy.sampling import Integers, discrete_laplace
+
+CONFIDENCE = Fraction(19, 20)
+"""Of the intervals that are stated."""
+
+
+class Law(Protocol):
+    """Noise on the integers. name: as it is shown. size: its only parameter, in integer steps."""
+
+    name: ClassVar[str]
+
+    @property
+    def size(self) -> Fraction: ...
+
+    def sample(self, n: int) -> Integers:
+        """n independent draws: int64, each below 2^62 in size; Python ints (dtype object) for sizes from 2^53 on."""
+        ...
+
+    def half_width(self, confidence: Fraction = CONFIDENCE) -> int:
+        """The least integer h with P[|X| <= h] >= confidence."""
+        ...
+
+
+class Noised(Protocol):
+    """What noise is added to. scale: of discrete Laplace noise; where there is a sigma, it is rounded normal noise."""
+
+    @property
+    def scale(self) -> Fraction: ...
+
+    @property
+    def sigma(self) -> Fraction | None: ...
+
+
+def law_of(slot: Noised, divided_by: int = 1) -> Law:
+    """The noise of a slot; or of the same kind, of so much smaller a size."""
+    if slot.sigma is not None:
+        return RoundedNormal(slot.sigma / divided_by)
+    return DiscreteLaplace(slot.scale / divided_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +75,20 @@ class DiscreteLaplace:
     Dwork, McSherry, Nissim, Smith, Calibrating noise to sensitivity in private data analysis, 2006.)
     """
 
+    name: ClassVar[str] = "discrete Laplace"
     scale: Fraction
 
     def __post_init__(self) -> None:
-        # A float scale is a rounded one: the promise would be about another epsilon than the one that was charged.
-        scale: object = self.scale
-        if not isinstance(scale, Fraction) or scale <= 0:
-            raise ValueError("the scale of discrete Laplace noise is a Fraction above 0")
+        _check_size(self.scale)
+
+    @property
+    def size(self) -> Fraction:
+        return self.scale
 
     def sample(self, n: int) -> Integers:
-        """n independent draws: int64, each below 2^62 in size; Python ints (dtype object) for scales from 2^53 on."""
         return discrete_laplace(n, self.scale)
 
-    def half_width(self, confidence: Fraction = Fraction(19, 20)) -> int:
-        """The least integer h with P[|X| <= h] >= confidence, exactly."""
+    def half_width(self, confidence: Fraction = CONFIDENCE) -> int:
         return _half_width(self.scale, confidence)
 
     def tail(self, h: int) -> float:
@@ -58,6 +98,58 @@ class DiscreteLaplace:
         with _arithmetic(40 + _length(self.scale) + _length(Fraction(h))):
             gamma = 1 / decimal_of(self.scale)
             return float(2 * (-gamma * (h + 1)).exp() / (1 + (-gamma).exp()))
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedNormal:
+    """Noise round(sigma Z) on the integers, Z standard normal.
+
+    Privacy. Let f map a database to a vector of integers, with |f(D) - f(D')|_2 <= Delta_2 for neighbours. With
+    independent Z_i the released f(D)_i + round(sigma Z_i) = round(f(D)_i + sigma Z_i) is a function of the output of
+    the Gaussian mechanism, which is (Delta_2/sigma)-GDP; so it is, too (post-processing). Vectors of several kinds,
+    each with its own Delta_2 and sigma, are one such mechanism with mu^2 = sum of (Delta_2/sigma)^2: divided by its
+    sigma, each is part of one long vector with noise of deviation 1. (Dong, Roth, Su, Gaussian differential privacy,
+    2022, theorem 1 and corollary 2. The draws are those of the real law: see `normal`.)
+    """
+
+    name: ClassVar[str] = "rounded normal"
+    sigma: Fraction
+
+    def __post_init__(self) -> None:
+        _check_size(self.sigma)
+
+    @property
+    def size(self) -> Fraction:
+        return self.sigma
+
+    def sample(self, n: int) -> Integers:
+        return rounded_normal(n, self.sigma)
+
+    def half_width(self, confidence: Fraction = CONFIDENCE) -> int:
+        """P[|round(sigma Z)| > h] = P[|Z| > (h + 1/2)/sigma]: the least h of at least sigma z - 1/2."""
+        return max(0, math.ceil(self.sigma * normal_quantile((1 - confidence) / 2) - Fraction(1, 2)))
+
+
+def _check_size(size: object) -> None:
+    """A float is a rounded number: the promise would be about another price than the one that was charged."""
+    if not isinstance(size, Fraction) or size <= 0:
+        raise ValueError("the size of noise is a Fraction above 0")
+
+
+@lru_cache(maxsize=256)
+def normal_quantile(chance: Fraction) -> Fraction:
+    """The z with P[Z > z] = chance, 0 < chance <= 1/2, to some 30 digits: the least number of them
+    that is proved to be large enough."""
+    if not 0 < chance <= Fraction(1, 2):
+        raise ValueError("a quantile of the upper half is asked for")
+    arithmetic = Arithmetic(60)
+    low, high, wanted = Fraction(0), Fraction(1), arithmetic.of(chance).low
+    while upper_tail(arithmetic.of(high)).high > wanted:
+        low, high = high, high * 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if upper_tail(arithmetic.of(middle)).high > wanted else (low, middle)
+    return high
 
 
 @lru_cache(maxsize=256)  # one statement asks it of each scale several times, and the next has the same scales
@@ -84,20 +176,9 @@ def _half_width(scale: Fraction, confidence: Fraction) -> int:
         digits *= 2
 
 
-def laplace_for(delta_1: int, epsilon: Fraction) -> DiscreteLaplace:
-    """The noise that makes an integer vector of L1 sensitivity `delta_1` epsilon-DP: scale delta_1/epsilon, exactly."""
-    if delta_1 < 1 or epsilon <= 0:
-        raise ValueError("a sensitivity is at least 1, and epsilon is above 0")
-    return DiscreteLaplace(Fraction(delta_1) / epsilon)
-
-
 def _arithmetic(digits: int) -> AbstractContextManager[Context]:
     """Decimal arithmetic of that many digits: every operation is correctly rounded, exponents are the widest."""
     return localcontext(Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX))
-
-
-def decimal_of(x: Fraction) -> Decimal:
-    return Decimal(x.numerator) / Decimal(x.denominator)
 
 
 def _length(x: Fraction) -> int:

@@ -1,39 +1,16 @@
-"""Which group keys may be shown where no public list says so: noisy thresholds on the number of units that hold a key.
-
-The count that decides is COUNT(DISTINCT unit) with at most k-hat keys per unit enforced: a threshold on rows would let
-one unit with many rows open a key alone. Let D' be D plus one unit. Keys that other units hold keep their counts up
-to 1, which the noise of scale k-hat/epsilon covers. A key that the unit alone holds has count 1 in D' and does not
-exist in D; it is shown with probability at most delta/k-hat, and there are at most k-hat such keys, so any of them is
-shown with probability at most delta. Rejected keys are neither drawn for in other slots nor stored.
-
-Two laws. *Threshold*: discrete Laplace noise on a count that is released anyway; keep when the noisy count reaches tau.
-*Conditioned*: for keys alone; the same noise conditioned on |X| <= m, keep when n + X > m. The conditioned law is the
-truncated geometric mechanism, optimal for this decision (Desfontaines, Voss, Gipson, Mandayam 2022, "Differentially
-private partition selection"). Its ratio bound: the laws of n + X and n + 1 + X have equal shape shifted by one, so they
-differ by at most e^(epsilon/k-hat) where both are positive; where only one is positive, the key of a single unit with
-X = m, the mass is at most delta/k-hat by the choice of m. `min_units` shifts both: a decision that asks for more units.
-"""
+"""The private decision on a key that no released count decides: see `thresholds` for the law, and why it is private."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsql.privacy.mechanisms import DiscreteLaplace, decimal_of
+from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.privacy.sampling import bernoulli_exp, system_words
-
-_DIGITS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """Keep a key when its released, noisy count of units is at least `tau`."""
-
-    tau: int
+from dpsql.privacy.thresholds import conditioned_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,49 +59,7 @@ class Conditioned:
         return noise
 
 
-def threshold(epsilon: Fraction, delta: Fraction, touched: int, min_units: int = 1) -> Threshold:
-    """tau = the least integer with P[1 + X >= tau] <= delta/touched, X discrete Laplace of scale touched/epsilon.
-
-    For t >= 1: P[X >= t] = q^t / (1 + q), q = e^(-epsilon/touched).
-    """
-    with localcontext() as context:
-        context.prec, context.rounding = _DIGITS, ROUND_CEILING
-        log_q, q = _log_q(epsilon, touched)
-        needed = (decimal_of(delta / touched) * (1 + q)).ln() / log_q
-        t = max(1, int(needed.to_integral_value(ROUND_CEILING)))
-        # Within the precision of the line above t may be one too small: then one more.
-        if (t * log_q).exp() > decimal_of(delta / touched) * (1 + q) * (1 - Decimal(10) ** (5 - _DIGITS)):
-            t += 1
-    return Threshold(1 + t + (min_units - 1))
-
-
 def conditioned(epsilon: Fraction, delta: Fraction, touched: int, min_units: int = 1) -> Conditioned:
-    """m = the least integer with P[X = m given |X| <= m] <= delta/touched.
-
-    P[X = m given |X| <= m] = q^m (1 - q) / (1 + q - 2 q^(m+1)), which falls as m grows.
-    """
-    # 1 - q loses the digits by which epsilon/touched is below 1, once in each of numerator and denominator.
-    lost = 2 * (Fraction(touched) / epsilon).__ceil__().bit_length()
-    with localcontext() as context:
-        context.prec = _DIGITS + lost
-        log_q, q = _log_q(epsilon, touched)
-        allowed = decimal_of(delta / touched) * (1 - Decimal(10) ** (10 - _DIGITS))
-
-        def mass(m: int) -> Decimal:
-            power = (m * log_q).exp()
-            return power * (1 - q) / (1 + q - 2 * power * q)
-
-        high = 1
-        while mass(high) > allowed:
-            high *= 2
-        low = high // 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if mass(middle) > allowed else (low, middle)
-        m = high if mass(low) > allowed or low == 0 else low
+    """The decision that spends epsilon and delta where a unit touches so many keys."""
+    m = conditioned_bound(epsilon, delta, touched)
     return Conditioned(Fraction(touched) / epsilon, m, min_units - 1)
-
-
-def _log_q(epsilon: Fraction, touched: int) -> tuple[Decimal, Decimal]:
-    log_q = -decimal_of(epsilon / touched)
-    return log_q, log_q.exp()

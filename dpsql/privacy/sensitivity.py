@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isqrt
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,16 @@ def of_rows(limits: Limits, weight: int, keys: int | None) -> Norms:
         raise ValueError("nothing bounds the rows of a unit")
     one, all_ = min(in_one), min(in_all)
     return Norms(one * weight, all_ * weight, touched, one * all_ * weight**2)
+
+
+def of_round_ball(limits: Limits, weight: int, components: int, keys: int | None) -> Norms:
+    """A slot whose vector is scaled into an L2 ball of B rows, for normal noise: more of a unit is left than in an L1
+    ball of so many rows where it has several keys. With n components in all, its L1 norm is at most the root of n times
+    as much (Cauchy, Schwarz)."""
+    if limits.ball is None:
+        raise ValueError("nothing bounds the vector of a unit")
+    radius, touched = limits.ball * weight, touched_keys(limits, keys)
+    return Norms(radius, radius * (isqrt(touched * components - 1) + 1), touched, radius**2)
 
 
 def of_values(limits: Limits, keys: int | None) -> Norms:

@@ -65,13 +65,13 @@ def half_widths(measure: Measure, slot: Slot, noisy: Vector, draw: Draw) -> Floa
     """The 95 % half-width of each cell. Of a count or a sum by the law; of a mean that has its slot for itself by a
     bound; of all else by replay: how far fresh noise on top of the released vector moves the measure."""
     cells = len(noisy[0])
-    error = linear(measure, slot)
+    error, normal = linear(measure, slot), slot.sigma is not None
     if error is not None:
-        return np.full(cells, linear_half_width(error[0]) + error[1])
+        return np.full(cells, linear_half_width(error[0], normal) + error[1])
     if len(slot.components) == 2:
         left, right = (component.astype(np.float64) for component in noisy)
         lo, hi = range_of(slot, slot.places(measure)[0])
-        return ratio_half_widths(left, right, float(slot.scale), hi - lo)
+        return ratio_half_widths(left, right, float(slot.size), hi - lo, normal)
     count = min(max(_AT_ONCE // max(cells, 1), _LEAST), _MOST)
     noise = [draw(count).astype(np.float64) for _ in noisy]
     chunk = max(1, _AT_ONCE // count)
@@ -81,8 +81,22 @@ def half_widths(measure: Measure, slot: Slot, noisy: Vector, draw: Draw) -> Floa
         around = [(r[:, None] + n[None, :]).ravel() for r, n in zip(released, noise, strict=True)]
         at = estimate(measure, slot, Moments(released, slot.degrees, slot.weight))
         moved = estimate(measure, slot, Moments(around, slot.degrees, slot.weight)).reshape(-1, count)
-        found.append(np.sort(np.abs(moved - at[:, None]), axis=1)[:, _rank(count) - 1])
+        found.append(_within_range(np.sort(np.abs(moved - at[:, None]), axis=1)[:, _rank(count) - 1], at, measure))
     return np.concatenate(found) if found else np.zeros(0)
+
+
+_RANGES = {Statistic.CORR: (-1.0, 1.0), Statistic.R2: (0.0, 1.0)}
+
+
+def _within_range(widths: Floats, at: Floats, measure: Measure) -> Floats:
+    """Of what has a range of its own: where the noise moves it over half of that or more, released values pile up at
+    the ends, and a replay around them moves too little; where it does not move it at all, the noise has left no
+    variance to divide by. Then all that can be said is that the value is in its range."""
+    if measure.statistic not in _RANGES:
+        return widths
+    lo, hi = _RANGES[measure.statistic]
+    nothing = (widths == 0) | (widths >= (hi - lo) / 2)
+    return np.where(nothing, np.maximum(at - lo, hi - at), widths)
 
 
 def _rank(count: int) -> int:

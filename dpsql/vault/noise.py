@@ -24,10 +24,11 @@ from dpsql.compile.slots import HALF_WIDTH, Slot, SlotKind, component_column, ou
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.bernstein import weights
 from dpsql.privacy.choices import choose, number_of
-from dpsql.privacy.mechanisms import DiscreteLaplace
+from dpsql.privacy.mechanisms import Law, law_of
 from dpsql.privacy.moments import Moments
-from dpsql.privacy.selection import conditioned, threshold
+from dpsql.privacy.selection import conditioned
 from dpsql.privacy.sensitivity import Limits
+from dpsql.privacy.thresholds import laplace_threshold, normal_threshold
 from dpsql.vault.engine import Engine, EngineFailure
 from dpsql.vault.estimates import estimate, half_widths
 
@@ -54,8 +55,7 @@ def release(
     columns |= dict.fromkeys(m.name for m in plan.release.measures)
     for i, slot in enumerate(plan.slots, 1):
         if i not in vectors:
-            draw = DiscreteLaplace(slot.scale)
-            vectors[i] = [_add(component, draw) for component in _components(exact, i, slot, plan.limits)]
+            vectors[i] = [_add(c, law_of(slot)) for c in _components(exact, i, slot, plan.limits)]
         for measure in slot.outputs:
             columns[measure.name] = _value(measure, slot, vectors[i])
             columns[measure.name + HALF_WIDTH] = pa.array(_half_widths(measure, slot, vectors[i]), pa.float64())
@@ -93,8 +93,9 @@ def _selected(exact: pa.Table, plan: ReleasePlan, selection: Selection, vectors:
         kept = conditioned(selection.epsilon, *law).keep(units)
     else:
         i, slot = plan.slots.index(selection.counted) + 1, selection.counted
-        (noisy,) = (_add(c, DiscreteLaplace(slot.scale)) for c in _components(exact, i, slot, plan.limits))
-        kept = np.asarray(noisy >= threshold(slot.epsilon, *law).tau, dtype=np.bool_)
+        (noisy,) = (_add(c, law_of(slot)) for c in _components(exact, i, slot, plan.limits))
+        tau = laplace_threshold(slot.epsilon, *law) if slot.sigma is None else normal_threshold(slot.sigma, *law)
+        kept = np.asarray(noisy >= tau, dtype=np.bool_)
         vectors[i] = [noisy[kept]]
     return exact.filter(pa.array(kept, pa.bool_()))
 
@@ -142,8 +143,8 @@ def _components(exact: pa.Table, i: int, slot: Slot, limits: Limits) -> list[Int
 def _replica(slot: Slot) -> Callable[[int], Integers]:
     """What draws noise of a slot's law to be put on top of released values. Beyond 2^52 it is of its leading bits: no
     privacy hangs on it, and exact draws of that size take a thousand times as long."""
-    shift = max(0, int(slot.scale).bit_length() - 52)
-    law = DiscreteLaplace(slot.scale / (1 << shift))
+    shift = max(0, int(slot.size).bit_length() - 52)
+    law = law_of(slot, divided_by=1 << shift)
     return lambda n: law.sample(n).astype(object) << shift
 
 
@@ -168,13 +169,13 @@ def _half_widths(measure: Measure, slot: Slot, noisy: list[Integers]) -> NDArray
     """The 95 % half-width of each cell of a measure."""
     cells = len(noisy[0])
     if slot.kind is not SlotKind.MOMENTS:
-        return np.full(cells, float(DiscreteLaplace(slot.scale).half_width() * slot.step))
+        return np.full(cells, float(law_of(slot).half_width() * slot.step))
     return half_widths(measure, slot, noisy, _replica(slot))
 
 
-def _add(exact: Integers, draw: DiscreteLaplace) -> Integers:
+def _add(exact: Integers, law: Law) -> Integers:
     """One independent draw per cell; in Python integers, so that nothing wraps."""
-    noise = draw.sample(len(exact))
+    noise = law.sample(len(exact))
     noised: Integers = exact.astype(object) + noise.astype(object)
     return noised
 

@@ -72,7 +72,7 @@ def test_the_vote_is_decided_with_the_exact_probabilities(session: Session) -> N
 
 def test_mode_is_the_same_choice(session: Session) -> None:
     plans = [session.compile(sql).plan.releases[0] for sql in (VOTE, "SELECT MODE(sport) FROM votes")]
-    assert [(p.choosing, p.keys, p.epsilon) for p in plans] == [(plans[0].choosing, 4, Fraction(1, 2))] * 2
+    assert [(p.choosing, p.keys, p.pure) for p in plans] == [(plans[0].choosing, 4, Fraction(1, 2))] * 2
 
 
 @pytest.mark.parametrize(("operator", "revenues"), [("=", (300, 301, 0)), (">=", (400, 301, 0))])
@@ -102,10 +102,10 @@ def test_scores_that_move_both_ways_cost_all(session: Session) -> None:
     sql = VOTE.replace("COUNT(*)", "SUM(LEAST(GREATEST(voter, -1), 1))")
     session.settings.set("epsilon", "0.5")
     (planned,) = session.compile(sql).plan.releases
-    assert (planned.share, planned.epsilon) == (Fraction(1, 2), Fraction(1, 2))
+    assert (planned.share, planned.pure) == (Fraction(1, 2), Fraction(1, 2))
     factors = VOTE.replace("COUNT(*)", "COUNT(*) * CASE sport WHEN 'rugby' THEN -1 ELSE 1 END")
     (planned,) = session.compile(factors).plan.releases
-    assert (planned.share, planned.epsilon) == (Fraction(1, 2), Fraction(1, 2))
+    assert (planned.share, planned.pure) == (Fraction(1, 2), Fraction(1, 2))
 
 
 def test_winners_are_different_and_in_their_order(session: Session) -> None:

@@ -82,6 +82,7 @@ def shown(session: Session) -> dict[str, str]:
 DEFAULTS = {
     "epsilon": "0.5",
     "strategy": "as the policy says",
+    "mechanism": "as the policy says",
     "weights": "even",
     "max_rows_per_unit": "as the policy says",
     "max_groups_per_unit": "as the policy says",
@@ -95,6 +96,7 @@ GOOD = [
     ("SET epsilon = 1e-6", "epsilon", "1e-6"),
     ("SET strategy = cells", "strategy", "cells"),
     ("SET strategy = 'LATE'", "strategy", "late"),
+    ("SET mechanism = 'Laplace'", "mechanism", "laplace"),
     ("SET strategy = 'rows then cells'", "strategy", "rows then cells"),
     ("SET weights = 'n: 4, people: 2'", "weights", "n: 4, people: 2"),
     ("SET weights = 'n:0.5,  people :1e-3'", "weights", "n: 0.5, people: 0.001"),
@@ -132,6 +134,7 @@ BAD = [
     ("SET epsilons = 1", "DP120"),
     ("SET delta = 1", "DP120"),
     ("SET strategy = fast", "DP120"),
+    ("SET mechanism = uniform", "DP120"),
     ("SET strategy = ''", "DP120"),
     ("SET strategy = 1", "DP120"),
     ("SET weights = 3", "DP120"),

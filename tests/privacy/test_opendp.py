@@ -10,7 +10,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from dpsql.privacy.mechanisms import DiscreteLaplace, laplace_for
+from dpsql.privacy.mechanisms import DiscreteLaplace
 from tests.privacy.laws import ALARM, chi_square_of_two, counts, cuts, fits
 
 dp.enable_features("contrib")
@@ -46,7 +46,7 @@ def test_the_comparison_sees_another_scale() -> None:
 @pytest.mark.parametrize("delta_1", [1, 3, 400])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 8), Fraction(1), Fraction(3)])
 def test_same_privacy(delta_1: int, epsilon: Fraction) -> None:
-    noise = laplace_for(delta_1, epsilon)
+    noise = DiscreteLaplace(delta_1 / epsilon)
     assert math.isclose(theirs(float(noise.scale)).map(delta_1), epsilon, rel_tol=1e-12)
 
 

@@ -13,7 +13,9 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from dpsql.privacy.selection import Conditioned, conditioned, threshold
+from dpsql.privacy.enclosures import Arithmetic, Enclosure, upper_tail
+from dpsql.privacy.selection import Conditioned, conditioned
+from dpsql.privacy.thresholds import laplace_threshold, normal_threshold
 from tests.privacy.laws import ALARM, ARITHMETIC, below, chi_square, decimal, exp_minus
 
 PRICES = [
@@ -56,9 +58,25 @@ def kept(scale: Fraction, m: int) -> list[Decimal]:
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "touched"), PRICES)
+def test_a_normal_threshold_is_the_least(epsilon: Fraction, delta: Fraction, touched: int) -> None:
+    """By the exact law: P[1 + round(sigma Z) >= tau] <= delta/touched, and not for tau - 1."""
+    sigma = touched / epsilon
+    tau = normal_threshold(sigma, delta, touched)
+
+    def passes(tau: int) -> Enclosure:
+        arithmetic = Arithmetic(80)
+        return upper_tail(arithmetic.of((tau - 1 - Fraction(1, 2)) / sigma))
+
+    allowed = Arithmetic(80).of(delta / touched)
+    assert passes(tau).high <= allowed.high
+    assert passes(tau - 1).low > allowed.low or tau == 2
+    assert normal_threshold(sigma, delta, touched, 7) == tau + 6
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "touched"), PRICES)
 def test_a_threshold_is_the_least(epsilon: Fraction, delta: Fraction, touched: int) -> None:
     """P[1 + X >= tau] <= delta/touched, and not for tau - 1."""
-    tau, scale = threshold(epsilon, delta, touched).tau, touched / epsilon
+    tau, scale = laplace_threshold(epsilon, delta, touched), touched / epsilon
     assert above(tau - 1, scale) <= decimal(delta / touched) < above(tau - 2, scale)
 
 
@@ -87,14 +105,17 @@ def test_amounts_that_lose_digits() -> None:
         # q^m is 1 to 27 digits or more there: 1 / (2m + 1) <= 1/1000.
         assert rule.m == 500
         assert rule.keep(np.array([0, 1001, 2000])).tolist() == [False, True, True]
-    assert threshold(Fraction(1, 10**30), Fraction(1, 1000), 1).tau > 10**30
+    assert laplace_threshold(Fraction(1, 10**30), Fraction(1, 1000), 1) > 10**30
 
 
 @pytest.mark.parametrize("touched", [1, 3, 50])
 def test_more_units_shift_both(touched: int) -> None:
     epsilon, delta = Fraction(1), Fraction(1, 10**5)
     for fewest in (1, 2, 20):
-        assert threshold(epsilon, delta, touched, fewest).tau == threshold(epsilon, delta, touched).tau + fewest - 1
+        assert (
+            laplace_threshold(epsilon, delta, touched, fewest)
+            == laplace_threshold(epsilon, delta, touched) + fewest - 1
+        )
         rule, plain = conditioned(epsilon, delta, touched, fewest), conditioned(epsilon, delta, touched)
         assert (rule.scale, rule.m, rule.shift) == (plain.scale, plain.m, fewest - 1)
         # Fewer units than asked for are never shown, and certainly are those beyond the law's reach.
@@ -130,7 +151,7 @@ def test_each_decision_keeps_its_share_of_the_promise(epsilon: Fraction, delta: 
 def test_a_released_count_decides_for_a_delta_alone(epsilon: Fraction, delta: Fraction, touched: int) -> None:
     """The count of a key is released when it reaches tau, else nothing is. Between n and n + 1 units, n >= 1, outcomes
     differ by e^(epsilon/touched); between no unit and one, where the key appears, by delta/touched."""
-    tau, scale = threshold(epsilon, delta, touched).tau, touched / epsilon
+    tau, scale = laplace_threshold(epsilon, delta, touched), touched / epsilon
     chances = [Decimal(0), *(above(tau - n, scale) for n in range(1, 2 * tau))]
     check_promise(chances[1:], epsilon / touched, Fraction(0))
     check_promise(chances[:2], Fraction(0), delta / touched)
@@ -141,7 +162,7 @@ def test_less_would_be_seen(planted: str) -> None:
     """One less than the least breaks the promise, and so does a unit that counts twice."""
     epsilon, delta = Fraction(1), Fraction(1, 1000)
     rule = conditioned(epsilon, delta, 1)
-    tau = threshold(epsilon, delta, 1).tau
+    tau = laplace_threshold(epsilon, delta, 1)
     chances = {
         "m": kept(rule.scale, rule.m - 1),
         "tau": [Decimal(0), above(tau - 2, rule.scale)],

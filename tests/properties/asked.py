@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from dpsql.compile.limits import STRATEGIES
+from dpsql.compile.limits import MECHANISMS, STRATEGIES
 
 LIMITS = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group")
 
@@ -23,9 +23,10 @@ class Asked:
         return "".join(f"SET {name} = '{value}'; " for name, value in self.settings) + self.sql
 
 
-def asked(sql: str, strategy: str = "", **limits: int) -> Asked:
-    """A statement under a strategy ("" = the planner's choice) and limits."""
-    chosen = (("strategy", strategy),) if strategy else ()
+def asked(sql: str, strategy: str = "", mechanism: str = "", **limits: int) -> Asked:
+    """A statement under a strategy and a mechanism ("" = the planner's choice), and limits."""
+    given = (("strategy", strategy), ("mechanism", mechanism))
+    chosen = tuple((name, value) for name, value in given if value)
     return Asked(sql, (*chosen, *((name, str(most)) for name, most in limits.items())))
 
 
@@ -38,4 +39,6 @@ def ways(r: Random, sql: str) -> Iterator[Asked]:
         settings += [(name, str(r.randint(1, 3))) for name in LIMITS if r.random() < 0.2]
         if r.random() < 0.3:
             settings.append(("epsilon", "20"))
+        if r.random() < 0.3:  # Gaussian is refused where there is no delta: then another way is tried
+            settings.append(("mechanism", r.choice(MECHANISMS)))
         yield Asked(sql, tuple(settings), r.getrandbits(62))

@@ -10,19 +10,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from math import exp
 from pathlib import Path
 from random import Random
+from statistics import NormalDist
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from dpsql.compile import rewrite, steps
-from dpsql.compile.plan import Choosing, ReleasePlan, Selection
+from dpsql.compile.plan import Choosing, PrivatePlan, ReleasePlan, Selection
 from dpsql.compile.relations import scans, select_from, unit
 from dpsql.compile.slots import Slot, SlotKind
 from dpsql.compile.trees import aliased
 from dpsql.explain import explain
+from dpsql.privacy.mechanisms import DiscreteLaplace, Law, RoundedNormal
 from dpsql.vault import noise
 from tests.properties import worlds
 from tests.properties.asked import Asked
@@ -32,6 +35,9 @@ from tests.properties.worlds import Database, Removed, Row, Terms, World
 
 Vector = dict[tuple[object, ...], tuple[int, ...]]
 """Group key -> the components of a slot."""
+
+Noised = tuple[Law, list[int]]
+"""Noise, and what it is added to."""
 
 
 def keys_of(table: pa.Table, plan: ReleasePlan) -> list[tuple[object, ...]]:
@@ -111,8 +117,10 @@ def check_keys(plan: ReleasePlan, chosen: Selection, larger: pa.Table, smaller: 
     """Property (iii) of private keys, on the count of units that decides on them: what vanishes is held by the unit
     alone, no count moves by more than 1, and at most `touched` of them do."""
 
+    counts = "units" if chosen.counted is None else f"n{plan.slots.index(chosen.counted) + 1}"
+
     def units(table: pa.Table) -> Vector:
-        return {k: (n,) for k, n in zip(keys_of(table, plan), table.column("units").to_pylist(), strict=True)}
+        return {k: (n,) for k, n in zip(keys_of(table, plan), table.column(counts).to_pylist(), strict=True)}
 
     big, small, own = units(larger), units(smaller), units(alone)
     if [k for k in big if k in small] != list(small):
@@ -145,20 +153,20 @@ def check_same_outcome(one: Asked, a: Side, b: Side) -> None:
 
 
 def check_noise(one: Asked, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
-    """The vault noises exactly the vectors that are measured here, with scale norms.l1 / epsilon, and nothing else
-    leaves it; of private keys only those that are shown, but for the count that decides. Returns the schema of the
-    answer."""
+    """The vault noises exactly the vectors that are measured here, with the noise that the plan names (that it is
+    enough is `check_price`), and nothing else leaves it; of private keys only those that are shown, but for the count
+    that decides. Returns the schema of the answer."""
     ready = side.outcome(one)
     assert isinstance(ready, Ready)
-    seen: list[tuple[Fraction, list[int]]] = []
+    seen: list[Noised] = []
     shown: list[pa.Table] = []
     chosen: list[tuple[object, ...]] = []
     choose_plain = noise.choose
     add_plain, select_plain, seal_plain = noise._add, noise._selected, rewrite.seal_release
 
-    def add(exact: noise.Integers, draw: noise.DiscreteLaplace) -> noise.Integers:
-        seen.append((draw.scale, [int(x) for x in exact]))
-        return add_plain(exact, draw)
+    def add(exact: noise.Integers, law: noise.Law) -> noise.Integers:
+        seen.append((law, [int(x) for x in exact]))
+        return add_plain(exact, law)
 
     def selected(*of: Any) -> pa.Table:
         shown.append(select_plain(*of))
@@ -177,19 +185,19 @@ def check_noise(one: Asked, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
         side.set(one)
         answer = side.session.execute(one.sql)
         price = side.session.settings.request
-    expected: list[tuple[Fraction, list[int]]] = []
+    expected: list[Noised] = []
     choices: list[tuple[object, ...]] = []
     for plan, table in zip(ready.plans, side.exact(one), strict=True):
         decides = plan.selection.counted if plan.selection is not None else None
         left = shown.pop(0) if plan.selection is not None else table
         if decides is not None:
-            expected += at_scale(decides, vectors(table, plan)[plan.slots.index(decides)])
+            expected += noised(decides, vectors(table, plan)[plan.slots.index(decides)])
         if plan.choosing is not None:  # no number of a choice leaves, nor has noise
             c, utilities = plan.choosing, noise._utilities(table, plan, plan.choosing).values()
             choices.append((c.mechanism, c.winners, plan.share, [u / c.sensitivity for u in utilities]))
             continue
         for slot, vector in zip(plan.slots, vectors(left, plan), strict=True):
-            expected += at_scale(slot, vector) if slot != decides else []
+            expected += noised(slot, vector) if slot != decides else []
     assert answer.receipt is not None
     assert ready.compiled.plan.epsilon == answer.receipt.epsilon
     assert sum(plan.share for plan in ready.plans) == price.epsilon
@@ -197,14 +205,31 @@ def check_noise(one: Asked, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
     assert charged == answer.receipt.epsilon
     assert chosen == choices, f"{one}: a choice weighs other utilities than are measured, or at another epsilon"
     assert ready.compiled.plan.delta == answer.receipt.delta in (0, price.delta)
+    check_price(ready.compiled.plan)
     assert seen == expected, f"{one}: noise is not added to what is measured, or at another scale"
     return [f"{f.name} {f.type}" for f in answer.table.schema]
 
 
-def at_scale(slot: Slot, vector: Vector) -> list[tuple[Fraction, list[int]]]:
-    """Each component of a slot, with the scale of the noise that it needs."""
+def noised(slot: Slot, vector: Vector) -> list[Noised]:
+    """Each component of a slot, with the noise that it needs."""
     columns = zip(*vector.values(), strict=True) if vector else [()] * len(slot.components)
-    return [(Fraction(slot.norms.l1) / slot.epsilon, list(column)) for column in columns]
+    laplace = DiscreteLaplace(Fraction(slot.norms.l1) / slot.epsilon)
+    return [(laplace if slot.sigma is None else RoundedNormal(slot.sigma), list(column)) for column in columns]
+
+
+def check_price(plan: PrivatePlan) -> None:
+    """The normal noise of a statement, as one Gaussian mechanism, is as private as it is charged for: its delta by the
+    analytic formula, in floats (Balle, Wang 2018)."""
+    normal = [slot for release in plan.releases for slot in release.slots if slot.sigma is not None]
+    if plan.joint is None:
+        if normal:
+            raise Violation("(ii) normal noise is not paid for")
+        return
+    mu = sum(slot.norms.l2_squared / float(slot.sigma or 0) ** 2 for slot in normal) ** 0.5
+    epsilon, upper = float(sum(slot.epsilon for slot in normal)), NormalDist()
+    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    if upper.cdf(-a) - exp(epsilon) * upper.cdf(-b) > float(plan.joint.delta) * (1 + 1e-6):
+        raise Violation(f"(ii) normal noise of mu {mu} is not ({epsilon}, {float(plan.joint.delta)})-DP")
 
 
 # ---- pairs
@@ -332,7 +357,7 @@ def examine(
         whole = bench.side(database)
         for one in asks:
             whole.set(one)
-            whole.session.compile(one.sql)  # refusals are not what is examined
+            check_price(whole.session.compile(one.sql).plan)  # refusals are not what is examined
         check_variant(asks, whole, bench.side(shuffled(Random(1), database)).engines.private, "another order of rows")
         for unit in units:
             removed = Removed(unit)

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from dpsql.compile import bounds, plan, steps
+from dpsql.compile import bounds, cutting, planner
 from dpsql.compile.limits import STRATEGIES
 from dpsql.compile.slots import Slot
 from dpsql.errors import Error
@@ -94,20 +94,20 @@ def test_no_unit_explodes_a_join_with_a_public_table(tmp_path: Path, monkeypatch
 
 
 def half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
-    plain = plan.of_utilities
+    plain = planner.of_utilities
 
     def of_utilities(norms: Norms, factors: tuple[Fraction, Fraction]) -> Fraction:
         return plain(norms, factors) / 2
 
-    patch.setattr(plan, "of_utilities", of_utilities)
+    patch.setattr(planner, "of_utilities", of_utilities)
 
 
 def forget_factors(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(plan, "of_utilities", lambda norms, _: Fraction(norms.linf))
+    patch.setattr(planner, "of_utilities", lambda norms, _: Fraction(norms.linf))
 
 
 def no_limit_on_cells(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(steps, "_least", lambda x, _: x)
+    patch.setattr(cutting, "_least", lambda x, _: x)
 
 
 def all_sums_grow(patch: pytest.MonkeyPatch) -> None:

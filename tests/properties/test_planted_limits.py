@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlglot import exp
 
-from dpsql.compile import plan as plans
-from dpsql.compile import rewrite, steps
+from dpsql.compile import cutting, planner, pricing, rewrite, slots, steps, trees
 from dpsql.compile.lower import lower
 from dpsql.compile.trees import aliased, column
 from dpsql.errors import Error
@@ -82,6 +82,9 @@ ALL = [
     asked("SELECT n, kind FROM events GROUP BY CUBE (n, kind)", "cells", max_groups_per_unit=1),
     asked("SELECT kind, n, COUNT(*) FROM events GROUP BY CUBE (n, kind)", "cells", max_groups_per_unit=1),
     asked("SELECT DISTINCT n FROM events", "late", max_rows_per_unit=2),
+    *(asked(sql, "rescale", "gaussian", max_rows_per_unit=2) for sql in (COUNT, SUM, MEAN, SPREAD, CUBED_MEAN)),
+    *(asked(sql, "cells", "gaussian", **CELLS) for sql in (COUNT, LINE, VALUES, PRIVATE, PRIVATE_UNITS, CUBE)),
+    asked("SELECT DISTINCT n FROM events", "late", "gaussian", max_rows_per_unit=2),
 ]
 
 
@@ -93,9 +96,9 @@ def count_all_rows_of_a_cell(patch: pytest.MonkeyPatch) -> None:
     """r is not enforced."""
 
     def cut(i: int, slot: Any, most: int, source: str) -> list[exp.Expr]:
-        return [aliased(steps._times(column(source, n), slot.subgrid), n) for n in steps._vector(i, slot)]
+        return [aliased(cutting._times(column(source, n), slot.subgrid), n) for n in slots.vector_columns(i, slot)]
 
-    patch.setattr(steps, "_cut", cut)
+    patch.setattr(cutting, "_cut", cut)
 
 
 def clamp_components_apart(patch: pytest.MonkeyPatch) -> None:
@@ -103,14 +106,14 @@ def clamp_components_apart(patch: pytest.MonkeyPatch) -> None:
 
     def cut(i: int, slot: Any, most: int, source: str) -> list[exp.Expr]:
         found = []
-        for name in steps._vector(i, slot):
-            limit = steps._whole(most * slot.weight)
-            scaled = steps._times(column(source, name), slot.subgrid)
+        for name in slots.vector_columns(i, slot):
+            limit = cutting._whole(most * slot.weight)
+            scaled = cutting._times(column(source, name), slot.subgrid)
             over = exp.GT(this=scaled, expression=limit)
-            found.append(aliased(steps._case([(over, limit.copy())], scaled.copy()), name))
+            found.append(aliased(trees.case([(over, limit.copy())], scaled.copy()), name))
         return found
 
-    patch.setattr(steps, "_cut", cut)
+    patch.setattr(cutting, "_cut", cut)
 
 
 def keep_all_keys(patch: pytest.MonkeyPatch) -> None:
@@ -120,15 +123,15 @@ def keep_all_keys(patch: pytest.MonkeyPatch) -> None:
 
 def scale_nothing(patch: pytest.MonkeyPatch) -> None:
     """The ball is not enforced: its radius is a million rows."""
-    plain = steps._scaled
-    patch.setattr(steps, "_scaled", lambda i, slot, _, *rest: plain(i, slot, 1_000_000, *rest))
+    plain = cutting._scaled
+    patch.setattr(cutting, "_scaled", lambda i, slot, _, *rest: plain(i, slot, 1_000_000, *rest))
 
 
 def keep_late_rows(patch: pytest.MonkeyPatch) -> None:
     """R after WHERE is not enforced."""
 
     def late(limit: int, names: Any, ranks: Any, *, stored: bool) -> exp.Query:
-        return exp.select(*(column("rows", n) for n in names)).from_(steps.named("rows"))
+        return exp.select(*(column("rows", n) for n in names)).from_(trees.named("rows"))
 
     patch.setattr(steps, "late", late)
 
@@ -210,23 +213,33 @@ def count_sets_once(patch: pytest.MonkeyPatch) -> None:
 def choose_over_all_sets_among_all(patch: pytest.MonkeyPatch) -> None:
     """The keys of a set are chosen where the set's number is not looked at, and as many as there are sets."""
     plain = steps.chosen
-    patch.setattr(steps, "_per_set", lambda _: ["u"])
+    for module in (steps, cutting):
+        patch.setattr(module, "per_set", lambda _: ["u"])
     patch.setattr(steps, "chosen", lambda groups, release, *rest: plain(groups * 40, release, *rest))
+
+
+def scale_by_the_largest(patch: pytest.MonkeyPatch) -> None:
+    """A round ball is enforced by the largest size of a unit, in place of the root of all squares."""
+
+    def largest(size: exp.Expr, _: int, of_unit: Any) -> exp.Expr:
+        return exp.Window(this=exp.Max(this=size), partition_by=list(of_unit), over="OVER")
+
+    patch.setattr(cutting, "_root_of_squares", largest)
 
 
 def scale_all_but_one_set(patch: pytest.MonkeyPatch) -> None:
     """The ball is not enforced in the set without keys."""
-    plain = steps._scaled
+    plain = cutting._scaled
 
-    def scaled(i: int, slot: Any, ball: int, source: str, per: Any) -> list[exp.Expr]:
-        loose = {e.alias: e.unalias() for e in plain(i, slot, 1_000_000, source, per)}
+    def scaled(i: int, slot: Any, ball: int, rows: int, source: str, per: Any) -> list[exp.Expr]:
+        loose = {e.alias: e.unalias() for e in plain(i, slot, 1_000_000, rows, source, per)}
         last = exp.EQ(this=column(source, "g"), expression=exp.Literal.number(3))
         return [
-            aliased(steps._case([(last.copy(), loose[e.alias])], e.unalias()), e.alias)
-            for e in plain(i, slot, ball, source, per)
+            aliased(trees.case([(last.copy(), loose[e.alias])], e.unalias()), e.alias)
+            for e in plain(i, slot, ball, rows, source, per)
         ]
 
-    patch.setattr(steps, "_scaled", scaled)
+    patch.setattr(cutting, "_scaled", scaled)
 
 
 def count_rows_for_units(patch: pytest.MonkeyPatch) -> None:
@@ -267,6 +280,8 @@ def leave_the_plan_unchecked(patch: pytest.MonkeyPatch) -> None:
         (scale_nothing, asked(COUNT, "rescale", max_rows_per_unit=2), r"\(ii\)"),
         (scale_nothing, asked(SUM, "rescale", max_rows_per_unit=2), r"\(ii\)"),
         (scale_nothing, asked(MEAN, "rescale", max_rows_per_unit=2), r"\(ii\)"),
+        (scale_nothing, asked(COUNT, "rescale", "gaussian", max_rows_per_unit=2), r"\(ii\)"),
+        (scale_by_the_largest, asked(COUNT, "rescale", "gaussian", max_rows_per_unit=2), r"\(ii\)"),
         (keep_late_rows, asked(COUNT, "late", max_rows_per_unit=2), r"\(ii\)"),
         (choose_late_rows_by_another_order, asked(COUNT, "late", max_rows_per_unit=2), r"\(ii\)"),
         (choose_among_the_keys_of_all, asked(COUNT, "cells", **CELLS), r"\(i+\)"),
@@ -283,7 +298,7 @@ def leave_the_plan_unchecked(patch: pytest.MonkeyPatch) -> None:
         (scale_all_but_one_set, asked(CUBED_MEAN, "rescale", max_rows_per_unit=2), r"\(ii\)"),
         (
             count_rows_for_units,
-            asked("SELECT x, SUM(n) FROM events GROUP BY x", "rows", max_rows_per_unit=2),
+            asked("SELECT x, SUM(n) FROM events GROUP BY x", "rows", "laplace", max_rows_per_unit=2),
             r"\(iii\)",
         ),
         (halve_the_keys, asked(PRIVATE, "rows", max_rows_per_unit=2), r"\(iii\)"),
@@ -306,12 +321,35 @@ def test_a_planted_fault_is_found(
 def test_the_plan_does_not_pass_with_too_few_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by `plan.check` first: it counts the keys itself."""
     halve_the_keys(monkeypatch)
-    for sql, promise in (
-        (PRIVATE, "the noise covers"),
-        ("SELECT DISTINCT n FROM events", "covers every key of a unit"),
+    for sql, mechanism, promise in (
+        (PRIVATE, "laplace", "the noise covers"),
+        (PRIVATE, "gaussian", "the noise covers"),
+        ("SELECT DISTINCT n FROM events", "laplace", "covers every key of a unit"),
+        ("SELECT DISTINCT n FROM events", "gaussian", "the noise covers"),
     ):
+        one = asked(sql, "rows", mechanism, max_rows_per_unit=2)
         with pytest.raises(Error, match=promise):
-            examine(tmp_path / promise, EVENTS, [asked(sql, "rows", max_rows_per_unit=2)], terms=TERMS)
+            examine(tmp_path / (promise + mechanism), EVENTS, [one], terms=TERMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "promise"),
+    [
+        ("sigma_for", lambda plain: lambda *of: plain(*of) * Fraction(999, 1000), "the noise is enough together"),
+        ("mu_squared_for", lambda plain: lambda *of: plain(*of) * Fraction(1001, 1000), "it is private"),
+    ],
+)
+def test_the_plan_does_not_pass_with_too_little_normal_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, fault: Any, promise: str
+) -> None:
+    """A thousandth is too little; where the plan is not checked, the property finds it by another formula."""
+    monkeypatch.setattr(pricing, name, fault(getattr(pricing, name)))
+    one = asked("SELECT SUM(x), COUNT(DISTINCT uid) FROM events", "rows", "gaussian")
+    with pytest.raises(Error, match=promise):
+        examine(tmp_path / "checked", EVENTS, [one], terms=TERMS)
+    leave_the_plan_unchecked(monkeypatch)
+    with pytest.raises(Violation, match="normal noise of mu"):
+        examine(tmp_path / "unchecked", EVENTS, [one], "1", terms=TERMS)
 
 
 def test_the_plan_does_not_pass_with_too_few_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +392,7 @@ def test_the_plan_does_not_pass_with_a_limit_that_no_step_enforces(
 ) -> None:
     """g without a step that counts per unit; so is every limit that stands in the plan alone."""
     for limits in (Limits("rows", rows=3, groups=1), Limits("late", rows=2, groups=1, late=True)):
-        monkeypatch.setattr(plans, "choose", lambda *_, limits=limits: limits)
+        monkeypatch.setattr(planner, "choose", lambda *_, limits=limits: limits)
         with pytest.raises(Error, match="does not prove"):
             examine(tmp_path / limits.strategy, EVENTS, [COUNT], terms=TERMS)
 

@@ -102,4 +102,5 @@ def test_a_unit_of_ten_thousand_rows(tmp_path: Path) -> None:
         " LEFT JOIN items i ON l.item = i.item GROUP BY i.category",
     ]
     others = [asked(sql, strategy) for sql in statements[-4:] for strategy in ("late", "rescale", "late then cells")]
+    others += [asked(sql, strategy, "gaussian") for sql in statements[-4:] for strategy in ("", "cells", "rescale")]
     examine(tmp_path, crowd, [*statements, *others], "1", "2", "NULL", terms=Terms(private_keys=True, limits=True))

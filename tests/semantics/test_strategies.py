@@ -17,6 +17,7 @@ import pytest
 from dpsql.compile.limits import STRATEGIES
 from dpsql.errors import Error
 from dpsql.privacy import selection
+from dpsql.privacy.thresholds import laplace_threshold
 from dpsql.session import Session, open_session
 from dpsql.vault import noise
 from tests.semantics.sides import Row, Sides, compare, rows_of, same_row, sorted_rows
@@ -72,7 +73,8 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[bool],
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
         patch.setattr(noise, "_add", lambda exact, _: exact.astype(object))
-        patch.setattr(noise, "threshold", lambda _, *rest: selection.threshold(Fraction(10**6), *rest))
+        patch.setattr(noise, "laplace_threshold", lambda _, *rest: laplace_threshold(Fraction(10**6), *rest))
+        patch.setattr(noise, "normal_threshold", lambda _, *rest: laplace_threshold(Fraction(10**6), *rest))
         patch.setattr(noise, "conditioned", lambda _, *rest: selection.conditioned(Fraction(10**6), *rest))
         opened: dict[bool, Session] = {
             with_delta: open_session(

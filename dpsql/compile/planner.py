@@ -1,0 +1,216 @@
+"""Plan: choose limits and slots for every release, and price them. `check` proves the result from the plan alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from dpsql.compile import instead
+from dpsql.compile.bounds import limited, most_rows, rows_of
+from dpsql.compile.cover import cover
+from dpsql.compile.ir import MAX_INFERRED_KEYS, PublicKeys, Query, Release, Scalar
+from dpsql.compile.limits import Declared, Domains, Request, choose, choose_for_choice, combined, declared
+from dpsql.compile.plan import Choosing, PrivatePlan, ReleasePlan, Selection
+from dpsql.compile.pricing import cheaper, could_gain, priced
+from dpsql.compile.relations import scans
+from dpsql.compile.slots import SUBGRID, Slot, SlotKind
+from dpsql.errors import Error, NotSupportedError, refusal
+from dpsql.policy.model import Policy
+from dpsql.privacy import sensitivity
+from dpsql.privacy.sensitivity import Limits, Norms, of_utilities
+
+CountKeys = Callable[[PublicKeys, int | None], int]
+"""How many rows a key relation has; counting may stop above the limit. Session gives it: compile has no engine."""
+
+FactorRange = Callable[[PublicKeys, Scalar], tuple[Fraction, Fraction]]
+"""The least and the largest value of a factor over a key relation. Session gives it."""
+
+
+def plan(
+    query: Query, policy: Policy, request: Request, count_keys: CountKeys, factor_range: FactorRange
+) -> PrivatePlan:
+    """The priced plan of a statement. Raises DP120, DP205, DP207, DP211, DP223, DP224."""
+    drafts: Sequence[ReleasePlan] = [_draft(r, policy, request, count_keys, factor_range) for r in query.releases]
+    slots = [slot for draft in drafts for slot in draft.slots]
+    ratio = max((s.norms.l1**2 / s.norms.l2_squared for s in slots), default=0.0)
+    if could_gain(sum(len(s.outputs) for s in slots), ratio, request):
+        drafts = cheaper(drafts, [_covered(draft, normal=True) for draft in drafts], request)
+    releases, joint = priced(drafts, request)
+    query = replace(query, releases=tuple(d.release for d in releases))
+    return PrivatePlan(query, releases, request.weights, policy.budget.composition, joint)
+
+
+def _draft(
+    release: Release, policy: Policy, request: Request, count_keys: CountKeys, factor_range: FactorRange
+) -> ReleasePlan:
+    if release.choice is not None and (release.public_keys is None or release.private_keys):
+        raise _no_candidates(release)
+    domains = _domains(release, request, count_keys)
+    if release.choice is not None and None in domains:
+        raise _no_candidates(release)
+    if None in domains and not release.private_keys:
+        release = replace(release, public_keys=None, private_keys=tuple(k.name for k in release.keys))
+        domains = _domains(release, request, count_keys)
+    found = {s.alias: declared(policy.tables[s.table], request) for s in scans(release.input) if not s.public}
+    most = {s.alias: policy.tables[s.table].max_rows_per_unit or 1 for s in scans(release.input) if not s.public}
+    limits = _limits(release, found, domains, request)
+    early = {}
+    if release.driving is not None and limits.rows is not None and not limits.late and not release.one_row:
+        early[release.driving] = limits.rows
+    release = replace(release, input=limited(release.input, most, early, release.span))
+    draft = _covered(ReleasePlan(release, limits, domains, ()))
+    if release.choice is not None:
+        slot = draft.slots[0]
+        released = _norms_if_released(release, slot, found, domains, request)
+        draft = replace(draft, choosing=_choosing(release, slot, domains, released, policy, factor_range))
+    if None in domains:
+        touched = sum(sensitivity.touched_keys(limits, keys) for keys in domains)
+        draft = replace(draft, selection=Selection(None, touched, min_units=policy.budget.min_units_per_group))
+    return draft
+
+
+def _covered(draft: ReleasePlan, *, normal: bool = False) -> ReleasePlan:
+    """The draft with slots for its aggregates. normal: see `cover`."""
+    release, rows = draft.release, most_rows(draft.release.input)
+    found = cover(release.measures, normal=normal)
+    return replace(draft, slots=tuple(_with_norms(slot, draft.limits, draft.domains, rows) for slot in found))
+
+
+def _limits(release: Release, found: Mapping[str, Declared], domains: Domains, request: Request) -> Limits:
+    """The limits of a release. A public table may multiply rows where what is limited are the joined rows of each
+    (unit, key), however many there are (`bounds` bounds them): not where R is what bounds them. Raises DP211, DP223."""
+    if release.one_row:
+        return Limits("rows", rows=1)
+    if release.driving is not None:
+        given = found[release.driving]
+    else:
+        given = combined(list(found.values()), rows_of(release.input, found) or 1)
+    multiplied, aggregates = release.multiplied, max(len(release.measures), 1)
+    bounded = bool(release.keys) and given.per_group is not None and (given.groups is not None or None not in domains)
+    if release.choice is not None:
+        limits = choose_for_choice(given, domains, request, release.span)
+    elif multiplied is not None and bounded and request.strategy is None:
+        limits = choose(
+            given, domains, bool(release.keys), replace(request, strategy="cells"), aggregates, release.span
+        )
+    else:
+        limits = choose(given, domains, bool(release.keys), request, aggregates, release.span)
+    if multiplied is not None and (limits.rows is not None or not limits.per_unit):
+        raise multiplied
+    return limits
+
+
+def _choosing(
+    release: Release,
+    slot: Slot,
+    domains: Domains,
+    released: Norms | None,
+    policy: Policy,
+    factor_range: FactorRange,
+) -> Choosing:
+    """What the mechanism of a choice needs."""
+    choice, keys, (candidates,) = release.choice, release.public_keys, domains
+    assert choice is not None and keys is not None and candidates is not None
+    one = Fraction(1)
+    factors = factor_range(keys, choice.factor) if choice.factor is not None else (one, one)
+    one_sided = slot.is_one_sided and (factors[0] >= 0 or factors[1] <= 0)
+    sensitivity = of_utilities(slot.norms, factors)
+    winners = min(choice.winners, candidates)
+    return Choosing(policy.budget.selection, winners, factors, sensitivity, one_sided, released)
+
+
+def _norms_if_released(
+    release: Release,
+    slot: Slot,
+    found: Mapping[str, Declared],
+    domains: Domains,
+    request: Request,
+) -> Norms | None:
+    """Of a choice's score, if all groups were released with it instead; None where that is refused."""
+    try:
+        limits = _limits(replace(release, choice=None), found, domains, replace(request, strategy=None))
+    except NotSupportedError:
+        return None
+    return _with_norms(replace(slot, subgrid=1), limits, domains, 0).norms
+
+
+def _no_candidates(release: Release) -> Error:
+    """The refusal of a choice among keys that nobody listed."""
+    key = next((k for k in release.keys if k.name in release.private_keys), release.keys[0])
+    repair = (
+        f"list the candidates, WHERE {key.text} IN (...), or use a column with `values` or a public table's; or select"
+        " the score as well, so that the groups are released"
+    )
+    return refusal("DP205", f"the candidates of {key.text} are not public", span=key.scalar.span, repair=repair)
+
+
+def _with_norms(slot: Slot, limits: Limits, domains: Domains, rows: int) -> Slot:
+    """rows: of a unit that the SQL can meet at all."""
+
+    def of_each(norms: Callable[[int | None], Norms]) -> Slot:
+        return replace(slot, norms=sensitivity.over_sets([norms(keys) for keys in domains]))
+
+    if slot.kind is SlotKind.UNITS:
+        return of_each(lambda keys: sensitivity.of_units(limits, keys))
+    if slot.kind is SlotKind.DISTINCT:
+        if limits.ball is not None:
+            reason, span = "scaling does not bound COUNT(DISTINCT ...)", slot.outputs[0].span
+            raise refusal("DP223", reason, span=span, repair="SET strategy = rows, or RESET strategy")
+        return of_each(lambda keys: sensitivity.of_values(limits, keys))
+    if limits.ball is not None or (limits.per_group is not None and slot.kind is SlotKind.MOMENTS):
+        # The SQL multiplies a component by a limit before it divides: both have to fit a HUGEINT.
+        radius = (limits.ball or 0) * (1 if slot.kind is SlotKind.MOMENTS else slot.weight)
+        largest = SUBGRID * (rows * slot.weight) * max(limits.per_group or 0, radius)
+        if largest >= 1 << 126:
+            reason = f'the bounds are too wide for strategy "{limits.strategy}"'
+            raise refusal("DP223", reason, repair="SET strategy = rows, or narrow the values with LEAST and GREATEST")
+        slot = replace(slot, subgrid=SUBGRID)
+    weight = slot.weight
+    return of_each(lambda keys: sensitivity.of_rows(limits, weight, keys))
+
+
+def _domains(release: Release, request: Request, count_keys: CountKeys) -> Domains:
+    """Of each grouping set. Only where the SQL drops other keys than the public ones does their number bound any."""
+    public = release.public_keys
+    parts = public.parts if release.sets and public is not None else (public,) * len(release.grouping)
+    found: list[int | None] = []
+    for names, part in zip(release.grouping, parts, strict=True):
+        if not names:
+            found.append(1)
+        elif part is not None and set(names).isdisjoint(release.private_keys):
+            found.append(_count(part, release, request, count_keys))
+        elif request.delta > 0:
+            found.append(None)
+        else:
+            raise _not_public(release)
+    return tuple(found)
+
+
+def _count(public: PublicKeys, release: Release, request: Request, count_keys: CountKeys) -> int | None:
+    """How many keys there are; None where they are inferred, and too many."""
+    most = MAX_INFERRED_KEYS if public.inferred else None
+    keys = public.count if public.count is not None else count_keys(public, most)
+    if most is not None and keys > most:
+        if request.delta > 0:
+            return None
+        names = ", ".join(k.text for k in release.keys)
+        reason = f"{names} {'have' if len(release.keys) > 1 else 'has'} more than {most} possible groups"
+        repair = f"restrict a key, {instead.listed(release.keys[-1])}, or group by fewer keys"
+        raise refusal("DP207", reason, span=release.keys[0].scalar.span, repair=repair)
+    return max(keys, 1)
+
+
+def _not_public(release: Release) -> Error:
+    """The refusal of a private key under a budget without delta."""
+    if not release.measures:
+        names = ", ".join(k.text for k in release.keys)
+        repair = f"count the groups: SELECT {names}, COUNT(*) ... GROUP BY {names}, with keys that have public values"
+        return refusal("DP205", "which groups exist is not public", span=release.keys[0].scalar.span, repair=repair)
+    key = next(k for k in release.keys if k.name in release.private_keys)
+    coarser = instead.coarser(key) or "a column with `values` or of a public table"
+    repair = (
+        f"list the groups you want, {instead.listed(key)}, or group by {coarser};"
+        " with a delta above 0 in the policy, keys can be selected privately"
+    )
+    return refusal("DP205", f"the groups of {key.text} are not public", span=key.scalar.span, repair=repair)

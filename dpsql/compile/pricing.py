@@ -1,0 +1,206 @@
+"""Price: share a statement's epsilon and delta among its slots, and give each slot the noise that suits it.
+
+Epsilon is shared by weight: a slot of discrete Laplace noise, a choice and a decision on keys spend their shares each.
+The slots of rounded normal noise pool theirs: together they are one Gaussian mechanism of that epsilon and of a share
+of the delta, sum of (Delta_2/sigma)^2 = mu^2. Of its mu^2 each gets a part by the square of its weight, so that a
+weight of 2 means half of the noise, as with discrete Laplace noise.
+
+Why the shares add up, though the slots of several releases take turns, and later ones may read what earlier ones gave.
+Let G be all normal slots of the statement, P all that is pure, and ' a neighbour. Run with G on D' and P on D: against
+the run with both on D, P only answers by some fixed random rule of what it sees, so what differs are Gaussian
+mechanisms chosen one after another, which are mu-GDP together (Dong, Roth, Su, Gaussian differential privacy, corollary
+3.3), so (e, d)-DP. Against the run with both on D' it is now G that answers by a fixed rule, and each pure answer has a
+density of at most e^(its share) times that on D'. Hence, for every event S and with e1 the sum of the pure shares,
+
+    P[G(D), P(D) in S] <= e^e P[G(D'), P(D) in S] + d <= e^(e + e1) P[G(D'), P(D') in S] + d.
+
+A decision on keys is so but for a chance, which adds to d (`accounting`, `thresholds`).
+
+Which slots are normal is chosen by expected error, as `cover` chooses slots: by the sum over all aggregates of the
+logarithm of their variance, and for a decision on keys of twice the logarithm of the units that a key needs to be shown
+half of the time. Slots are tried in the order of Delta_1/Delta_2, since the larger that is, the more is gained. Floats
+decide it, of public numbers alone; what was chosen is then computed exactly, and `check` proves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import inf, log, sqrt
+
+from dpsql.compile.cover import spread
+from dpsql.compile.limits import LAPLACE, NORMAL, Request
+from dpsql.compile.plan import Joint, ReleasePlan, Selection
+from dpsql.compile.slots import Slot, SlotKind
+from dpsql.errors import refusal
+from dpsql.privacy import sensitivity, variances
+from dpsql.privacy.accounting import split
+from dpsql.privacy.gaussian import mu_squared_for, sigma_for
+from dpsql.privacy.sensitivity import Norms
+
+Priced = tuple[tuple[ReleasePlan, ...], Joint | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is paid for: a slot, of `outputs` aggregates, or a decision on keys of its own (slot is None). decides: the
+    decision on keys that is made by it. spread: see `cover.spread`, summed over the outputs as a logarithm."""
+
+    slot: Slot | None
+    norms: Norms
+    weight: Fraction
+    outputs: int = 0
+    spread: float = 0.0
+    decides: Selection | None = None
+    chooses: bool = False
+
+
+def cheaper(drafts: Sequence[ReleasePlan], others: Sequence[ReleasePlan], request: Request) -> Sequence[ReleasePlan]:
+    """Of two ways to cover the same aggregates the one of less expected error."""
+    mine, theirs = (_best(list(_parts(d, request)), request)[0] for d in (drafts, others))
+    return others if theirs < mine - 1e-9 else drafts
+
+
+def priced(drafts: Sequence[ReleasePlan], request: Request) -> Priced:
+    """The drafts with their shares, and what the slots of normal noise are together. Raises DP120 for weights that name
+    no aggregate, DP223 where the delta is too small for the mechanism that is asked for."""
+    _check_weights(drafts, request)
+    parts = list(_parts(drafts, request))
+    if not parts:
+        return tuple(drafts), None
+    normal = _best(parts, request)[1]
+    shares = split(request.epsilon, [p.weight for p in parts])
+    pooled = sum((shares[i] for i in normal), Fraction(0))
+    decisions = sum(d.selection is not None for d in drafts)
+    deltas = iter(split(request.delta, [1] * (decisions + bool(normal))) if decisions or normal else ())
+    joint = None
+    if normal:
+        delta = next(deltas)
+        joint = Joint(pooled, delta, mu_squared_for(pooled, delta))
+        if not joint.mu_squared:
+            reason = "no noise of a size that can be drawn is enough for this epsilon and delta"
+            raise refusal("DP223", reason, repair="SET mechanism = laplace, or ask with a larger epsilon")
+    squares = sum((parts[i].weight ** 2 for i in normal), Fraction(0))
+    at, found = 0, []
+    for draft in drafts:
+        slots: list[Slot] = []
+        selection = draft.selection
+        for slot in (*draft.slots, *_apart(draft)):
+            part, share = parts[at], shares[at]
+            if at in normal:
+                assert joint is not None
+                part_of = joint.mu_squared * part.weight**2 / squares
+                slots.append(_normal(slot, draft, share, sigma_for(part.norms.l2_squared, part_of)))
+            elif part.slot is not None:
+                slots.append(replace(slot, epsilon=share))
+            elif selection is not None:  # a decision of its own
+                selection = replace(selection, epsilon=share)
+            at += 1
+        if selection is not None:
+            counted = next((s for s in slots if s.counts_units), None)
+            own = Fraction(0) if counted is not None else selection.epsilon
+            selection = replace(selection, counted=counted, epsilon=own, delta=next(deltas))
+        found.append(replace(draft, slots=tuple(slots), selection=selection))
+    return tuple(found), joint
+
+
+def _normal(slot: Slot, draft: ReleasePlan, share: Fraction, sigma: Fraction) -> Slot:
+    """The slot with normal noise. Where a unit's vector is scaled into a ball, it is then one of L2."""
+    slot = replace(slot, epsilon=share, sigma=sigma)
+    if draft.limits.ball is None or slot.kind is SlotKind.UNITS:
+        return slot
+    balls = [sensitivity.of_round_ball(draft.limits, slot.weight, len(slot.components), d) for d in draft.domains]
+    return replace(slot, norms=sensitivity.over_sets(balls))
+
+
+def _parts(drafts: Sequence[ReleasePlan], request: Request) -> Iterator[_Part]:
+    """In the order of drafts: their slots, and after them the decision on keys where no released count makes it."""
+    for draft in drafts:
+        for slot in draft.slots:
+            weight = max(request.weights.get(m.column.lower(), Fraction(1)) for m in slot.outputs)
+            decides = draft.selection if slot.counts_units else None
+            rows = sum(log(spread(m, slot)) - 2 * log(slot.weight) for m in slot.outputs)
+            chooses = draft.choosing is not None
+            yield _Part(slot, slot.norms, weight, len(slot.outputs), rows, decides, chooses)
+        for slot in _apart(draft):
+            yield _Part(None, slot.norms, Fraction(1), decides=draft.selection)
+
+
+def _apart(draft: ReleasePlan) -> list[Slot]:
+    """The count of units that would decide on keys with normal noise, where none is released: it has no outputs."""
+    if draft.selection is None or any(s.counts_units for s in draft.slots):
+        return []
+    norms = sensitivity.over_sets([sensitivity.of_units(draft.limits, keys) for keys in draft.domains])
+    return [Slot(SlotKind.UNITS, None, None, (), norms, Fraction(1))]
+
+
+def _best(parts: Sequence[_Part], request: Request) -> tuple[float, frozenset[int]]:
+    """The least expected error, and the parts that have normal noise then."""
+    noised = [i for i, part in enumerate(parts) if not part.chooses]
+    none: frozenset[int] = frozenset()
+    plain = _error(parts, none, request)
+    if not noised or request.delta == 0 or request.mechanism == LAPLACE:
+        return plain, none
+    if request.mechanism == NORMAL:
+        return _error(parts, frozenset(noised), request), frozenset(noised)
+    gains = {i: parts[i].norms.l1 ** 2 / parts[i].norms.l2_squared for i in noised}
+    if not could_gain(len(noised), max(gains.values()), request):
+        return plain, none
+    order = sorted(noised, key=lambda i: -gains[i])
+    tried = [none, *(frozenset(order[:n]) for n in range(1, len(order) + 1))]
+    errors = [_error(parts, normal, request) for normal in tried]
+    least = min(range(len(tried)), key=lambda n: errors[n])
+    return errors[least], tried[least]
+
+
+def could_gain(slots: int, ratio: float, request: Request) -> bool:
+    """Whether normal noise can be less than discrete Laplace noise where so many slots share epsilon, of which one has
+    that ratio of Delta_1^2 to Delta_2^2. With all shares pooled its variance is slots Delta_2^2 / mu^2, against 2
+    (slots Delta_1 / epsilon)^2; a part of them pooled has less of epsilon, and mu/epsilon falls with it."""
+    if request.delta == 0 or request.mechanism == LAPLACE:
+        return False
+    epsilon = variances.as_float(request.epsilon)
+    slope = variances.mu(epsilon, float(request.delta)) / epsilon
+    return slots * ratio * 2 * slope**2 >= 0.8 or epsilon > 3  # of larger epsilons rounding decides
+
+
+def _error(parts: Sequence[_Part], normal: frozenset[int], request: Request) -> float:
+    """The sum of logarithms that is to be least."""
+    whole = sum((p.weight for p in parts), Fraction(0))
+    each = [variances.as_float(request.epsilon * p.weight / whole) for p in parts]
+    decisions = sum(p.decides is not None for p in parts)
+    delta = float(request.delta) / max(decisions + bool(normal), 1)
+    mu = variances.mu(sum(each[i] for i in normal), delta) if normal else 0.0
+    if normal and mu < 1e-12:
+        return inf
+    root = sqrt(sum(float(parts[i].weight) ** 2 for i in normal))
+    total = 0.0
+    for i, part in enumerate(parts):
+        if i in normal:
+            variance = variances.of_normal(part.norms, mu * float(part.weight) / root)
+        else:
+            variance = variances.of_laplace(part.norms, each[i])
+        total += part.spread + part.outputs * log(max(variance, 1e-300))
+        if part.decides is not None:
+            total += 2 * log(_half_kept(part, part.decides.touched, i in normal, each[i], delta, sqrt(variance)))
+    return total
+
+
+def _half_kept(part: _Part, touched: int, normal: bool, epsilon: float, delta: float, deviation: float) -> float:
+    if normal:
+        return variances.half_kept_by_normal(deviation, delta, touched)
+    if part.slot is not None:
+        return variances.half_kept_by_laplace(epsilon, delta, touched)
+    return variances.half_kept_by_conditioned(epsilon, delta, touched)
+
+
+def _check_weights(drafts: Sequence[ReleasePlan], request: Request) -> None:
+    """A weight for a column that this statement does not release is a mistake, not a wish."""
+    columns = {m.column.lower() for d in drafts for s in d.slots for m in s.outputs if m.column}
+    for name in request.weights:
+        if drafts and name not in columns:
+            reason = f'weights name "{name}", which is no aggregate column of this statement'
+            raise refusal(
+                "DP120", reason, repair=f"the columns are {', '.join(sorted(columns)) or 'none'}; or RESET weights"
+            )

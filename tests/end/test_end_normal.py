@@ -1,0 +1,167 @@
+"""Rounded normal noise, end to end: when it is chosen, what it is charged, and that answers follow its law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+import pytest
+
+import dpsql
+from dpsql.compile.plan import PrivatePlan
+from dpsql.compile.slots import HALF_WIDTH
+from dpsql.privacy.enclosures import Arithmetic, upper_tail
+from dpsql.privacy.gaussian import is_private, mu_squared_for
+from dpsql.privacy.mechanisms import RoundedNormal
+from dpsql.vault.noise import release
+from tests.conftest import Clinic
+from tests.end.test_end_coverage import CASES, DRAWS, SLACK, Fixed, exact, truth
+from tests.privacy.laws import ALARM, chi_square
+
+DELTA = Fraction(1, 10**6)
+TEN = ", ".join(f"SUM(age - {50 + i}) AS s{i}" for i in range(10))
+"""Ten sums, no two of which share a slot."""
+
+
+def opened(make_clinic: Callable[..., Clinic], account: str, composition: str) -> dpsql.Connection:
+    clinic = make_clinic(account=account, epsilon="100", per_query_epsilon="1", max_query_epsilon="20")
+    text = clinic.policy.read_text(encoding="utf-8")
+    terms = f'delta = "1e-3"\nper_query_delta = "1e-6"\ncomposition = "{composition}"'
+    clinic.policy.write_text(text.replace('delta = "0"', terms), encoding="utf-8")
+    return dpsql.connect(clinic.policy, clinic.database)
+
+
+@pytest.fixture
+def connection(make_clinic: Callable[..., Clinic]) -> Iterator[dpsql.Connection]:
+    with opened(make_clinic, "normal", "basic") as connection:
+        yield connection
+
+
+@pytest.fixture
+def mu_account(make_clinic: Callable[..., Clinic]) -> Iterator[dpsql.Connection]:
+    with opened(make_clinic, "normal-in-mu", "gaussian") as connection:
+        yield connection
+
+
+def planned(connection: dpsql.Connection, sql: str) -> PrivatePlan:
+    return connection._session.compile(sql).plan
+
+
+def test_one_number_has_laplace_noise_and_spends_no_delta(connection: dpsql.Connection) -> None:
+    plan = planned(connection, "SELECT COUNT(*) FROM patients")
+    assert (plan.joint, plan.epsilon, plan.delta) == (None, 1, 0)
+
+
+def test_many_sums_are_one_gaussian_mechanism(connection: dpsql.Connection) -> None:
+    """Ten sums at epsilon 1, delta 1e-6: sigma 13.4 for a sensitivity of 1, where Laplace noise deviates by 14.1;
+    twenty at 18.9 against 28.3."""
+    for count, sigma in ((10, 13.36), (20, 18.89)):
+        sums = ", ".join(f"SUM(age - {30 + i}) AS s{i}" for i in range(count))
+        plan = planned(connection, f"SELECT {sums} FROM patients")
+        (only,) = plan.releases
+        assert plan.joint is not None
+        assert (plan.joint.epsilon, plan.joint.delta) == (1, DELTA) == (plan.epsilon, plan.delta)
+        assert len(only.normal) == len(only.slots) == count
+        for slot in only.normal:
+            assert float(slot.sigma or 0) / sqrt(slot.norms.l2_squared) == pytest.approx(sigma, rel=2e-3)
+        assert sum(slot.mu_squared for slot in only.normal) <= mu_squared_for(Fraction(1), DELTA)
+
+
+def test_the_mechanism_can_be_set(connection: dpsql.Connection) -> None:
+    sql = "SELECT COUNT(*), SUM(age) FROM patients"
+    connection.execute("SET mechanism = gaussian")
+    text = connection._session.explain(sql)
+    assert "normal noise: one Gaussian mechanism of 2 slots, epsilon 1, delta 1e-6 (mu 0.2367" in text
+    assert "rounded normal of deviation" in text
+    connection.execute("SET mechanism = laplace")
+    assert planned(connection, f"SELECT {TEN} FROM patients").joint is None
+    connection.execute("RESET mechanism")
+    assert planned(connection, f"SELECT {TEN} FROM patients").joint is not None
+
+
+def test_a_weight_of_two_means_half_of_the_noise(connection: dpsql.Connection) -> None:
+    connection.execute("SET mechanism = gaussian")
+    connection.execute("SET weights = 'a: 2'")
+    plan = planned(connection, "SELECT COUNT(*) AS a, COUNT(*) FILTER (WHERE age > 30) AS b FROM patients")
+    a, b = (float(slot.sigma or 0) for slot in plan.releases[0].slots)
+    assert b == pytest.approx(2 * a, rel=1e-6)
+
+
+def test_without_delta_there_is_none(make_clinic: Callable[..., Clinic]) -> None:
+    clinic = make_clinic(account="pure", epsilon="100", per_query_epsilon="1", max_query_epsilon="20")
+    with dpsql.connect(clinic.policy, clinic.database) as connection:
+        assert planned(connection, f"SELECT {TEN} FROM patients").joint is None
+        with pytest.raises(dpsql.Error, match=r"DP402.*delta above 0"):
+            connection.execute("SET mechanism = gaussian")
+
+
+def test_what_was_paid_for_is_taken_off_the_joint_price(connection: dpsql.Connection) -> None:
+    """Two releases whose slots are one mechanism: asked for again beside another statement's text, each is free; a
+    statement of which one release is stored pays for a Gaussian mechanism of the mu that is left."""
+    connection.execute("SET mechanism = gaussian")
+    plan = planned(connection, "SELECT (SELECT COUNT(*) FROM patients), (SELECT SUM(age) FROM patients)")
+    first, second = plan.releases
+    whole, part = plan.price(plan.releases), plan.price([first])
+    assert (whole.epsilon, whole.delta) == (1, DELTA)
+    assert plan.joint is not None
+    assert 0 < part.epsilon < whole.epsilon
+    assert part.delta == DELTA
+    assert is_private(sum((s.mu_squared for s in first.normal), Fraction(0)), part.epsilon, DELTA)
+    assert part.epsilon + plan.price([second]).epsilon > 1, "apart they cost more than together"
+
+
+def test_under_gaussian_composition_its_delta_is_the_accounts(mu_account: dpsql.Connection) -> None:
+    mu_account.execute("SET mechanism = gaussian")
+    before = mu_account.budget
+    receipt = mu_account.execute("SELECT COUNT(*), SUM(age) FROM patients").receipt
+    assert receipt is not None
+    assert (receipt.epsilon, receipt.delta) == (1, 0)
+    assert float(receipt.mu_squared) == pytest.approx(float(mu_squared_for(Fraction(1), DELTA)), rel=1e-8)
+    assert receipt.mu_squared <= mu_squared_for(Fraction(1), DELTA)
+    after = mu_account.budget
+    assert after.spent_mu_squared == receipt.mu_squared
+    assert after.remaining_delta == before.remaining_delta
+
+
+def test_answers_follow_the_law(connection: dpsql.Connection) -> None:
+    """What the vault gives, less what is true, against the exact chances of the rounded normal law."""
+    connection.execute("SET mechanism = gaussian")
+    connection.execute("SET epsilon = 3")
+    compiled = connection._session.compile("SELECT COUNT(*) FROM patients")
+    (plan,), (sealed,) = compiled.plan.releases, compiled.rewritten.inner
+    (slot,) = plan.slots
+    assert slot.sigma is not None
+    noisy = release(Fixed(plan, exact), sealed, plan)
+    off = np.array(noisy.column(plan.release.measures[0].name).to_pylist()) - truth("count", slot)
+    edges = range(-1, 2)
+
+    def above(x: int) -> float:
+        """P[round(sigma Z) >= x]."""
+        return float(upper_tail(Arithmetic(40).of((x - Fraction(1, 2)) / slot.sigma)).low)
+
+    seen = [int((off < edges[0]).sum()), *(int((off == x).sum()) for x in edges), int((off > edges[-1]).sum())]
+    chances = [1 - above(edges[0]), *(above(x) - above(x + 1) for x in edges), above(edges[-1] + 1)]
+    assert chi_square(seen, [chance * len(off) for chance in chances]) > ALARM
+    width = noisy.column(plan.release.measures[0].name + HALF_WIDTH).to_pylist()[0]
+    assert width == RoundedNormal(slot.sigma).half_width()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_half_widths_cover(connection: dpsql.Connection, case: str) -> None:
+    sql, statistic, tight = CASES[case]
+    connection.execute("SET mechanism = gaussian")
+    compiled = connection._session.compile(sql)
+    (plan,), (sealed,) = compiled.plan.releases, compiled.rewritten.inner
+    slot, measure = next(
+        (slot, measure) for slot in plan.slots for measure in slot.outputs if measure.text.lower().startswith(statistic)
+    )
+    assert slot.sigma is not None
+    noisy = release(Fixed(plan, exact), sealed, plan)
+    values = np.array([float(v) for v in noisy.column(measure.name).to_pylist()])
+    widths = np.array(noisy.column(measure.name + HALF_WIDTH).to_pylist())
+    coverage = float((np.abs(values - truth(statistic, slot)) <= widths * (1 + 1e-12)).mean())
+    print(f"{case}: {coverage:.2%} of {DRAWS} within ± {np.median(widths):.6g}")
+    assert coverage >= 0.95 - SLACK
+    assert coverage <= 0.995 or not tight
