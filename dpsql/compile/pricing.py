@@ -44,14 +44,12 @@ Priced = tuple[tuple[ReleasePlan, ...], Joint | None]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is paid for: a slot, of `outputs` aggregates, or a decision on keys of its own (slot is None). decides: the
-    decision on keys that is made by it. spread: see `cover.spread`, summed over the outputs as a logarithm."""
+    """What is paid for: a slot, or a decision on keys of its own (slot is None). decides: the decision on keys that is
+    made by it. chooses: whether a choice is made by it, without noise."""
 
     slot: Slot | None
     norms: Norms
     weight: Fraction
-    outputs: int = 0
-    spread: float = 0.0
     decides: Selection | None = None
     chooses: bool = False
 
@@ -69,7 +67,7 @@ def priced(drafts: Sequence[ReleasePlan], request: Request) -> Priced:
     parts = list(_parts(drafts, request))
     if not parts:
         return tuple(drafts), None
-    normal = _best(parts, request)[1]
+    normal = _best(parts, request)[1] if request.delta else frozenset()
     shares = split(request.epsilon, [p.weight for p in parts])
     pooled = sum((shares[i] for i in normal), Fraction(0))
     decisions = sum(d.selection is not None for d in drafts)
@@ -120,9 +118,7 @@ def _parts(drafts: Sequence[ReleasePlan], request: Request) -> Iterator[_Part]:
         for slot in draft.slots:
             weight = max(request.weights.get(m.column.lower(), Fraction(1)) for m in slot.outputs)
             decides = draft.selection if slot.counts_units else None
-            rows = sum(log(spread(m, slot)) - 2 * log(slot.weight) for m in slot.outputs)
-            chooses = draft.choosing is not None
-            yield _Part(slot, slot.norms, weight, len(slot.outputs), rows, decides, chooses)
+            yield _Part(slot, slot.norms, weight, decides, draft.choosing is not None)
         for slot in _apart(draft):
             yield _Part(None, slot.norms, Fraction(1), decides=draft.selection)
 
@@ -138,17 +134,13 @@ def _apart(draft: ReleasePlan) -> list[Slot]:
 def _best(parts: Sequence[_Part], request: Request) -> tuple[float, frozenset[int]]:
     """The least expected error, and the parts that have normal noise then."""
     noised = [i for i, part in enumerate(parts) if not part.chooses]
-    none: frozenset[int] = frozenset()
-    plain = _error(parts, none, request)
-    if not noised or request.delta == 0 or request.mechanism == LAPLACE:
-        return plain, none
-    if request.mechanism == NORMAL:
-        return _error(parts, frozenset(noised), request), frozenset(noised)
     gains = {i: parts[i].norms.l1 ** 2 / parts[i].norms.l2_squared for i in noised}
-    if not could_gain(len(noised), max(gains.values()), request):
-        return plain, none
     order = sorted(noised, key=lambda i: -gains[i])
-    tried = [none, *(frozenset(order[:n]) for n in range(1, len(order) + 1))]
+    tried = [frozenset(order[:n]) for n in range(len(order) + 1)]
+    if request.mechanism == NORMAL:
+        tried = tried[-1:]
+    elif not could_gain(len(noised), max(gains.values(), default=0.0), request):
+        tried = tried[:1]
     errors = [_error(parts, normal, request) for normal in tried]
     least = min(range(len(tried)), key=lambda n: errors[n])
     return errors[least], tried[least]
@@ -181,7 +173,9 @@ def _error(parts: Sequence[_Part], normal: frozenset[int], request: Request) -> 
             variance = variances.of_normal(part.norms, mu * float(part.weight) / root)
         else:
             variance = variances.of_laplace(part.norms, each[i])
-        total += part.spread + part.outputs * log(max(variance, 1e-300))
+        if part.slot is not None:
+            of_row = log(max(variance, 1e-300)) - 2 * log(part.slot.weight)
+            total += sum(log(spread(m, part.slot)) + of_row for m in part.slot.outputs)
         if part.decides is not None:
             total += 2 * log(_half_kept(part, part.decides.touched, i in normal, each[i], delta, sqrt(variance)))
     return total
