@@ -1,0 +1,92 @@
+"""The tables of `bench.accuracy`, as Markdown, and which of its aims are missed.
+
+Compared is the root of the mean squared error with 0 for groups that are not shown (`Errors.whole`), since whoever
+shows few groups would look good by those alone. A ratio has the relative standard errors of both measurements; an aim
+is met where the ratio is above it by at most TOLERANCE of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Figures = Mapping[str, Any]
+"""The fields of `Errors`, or {"refused": why}."""
+
+NAMES = {"snsql": "SmartNoise SQL", "qrlew": "Qrlew", "opendp": "OpenDP"}
+TOLERANCE = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One table: dpsql's errors with some limits beside the peers' with others. aims: by question, the most that
+    dpsql's may be of the best peer's; 1 for those not named."""
+
+    title: str
+    ours: str
+    theirs: str
+    aims: Mapping[str, float]
+
+
+COMPARISONS = (
+    Comparison("The same limits for everyone: 41 orders, 178 line items", "facts", "facts", {"q4": 0.6}),
+    Comparison("dpsql's own limits, the peers' published ones", "own", "published", {"q2": 0.1, "q3": 0.5}),
+    Comparison("Own limits for everyone", "own", "own", {}),
+)
+
+
+def tables(ours: Mapping[str, Any], peers: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """All tables of all scales, and what is missed."""
+    lines: list[str] = []
+    missed: list[str] = []
+    for comparison in COMPARISONS:
+        for scale in ours:
+            lines += [f"\n{comparison.title}, scale {scale}\n", *_header()]
+            for name, figures in ours[scale][comparison.ours].items():
+                found = {p: _of_peer(peers, p, scale, comparison.theirs, name) for p in NAMES}
+                aim = comparison.aims.get(name, 1.0)
+                ratio, error = _ratio(figures, found)
+                met = ratio is None or ratio <= aim + TOLERANCE * error
+                verdict = "" if ratio is None else f"{ratio:.2g} ± {error:.1g}"
+                cells = [name[0].upper() + name[1:], _cell(figures), *map(_cell, found.values()), verdict, f"{aim:g}"]
+                lines.append(f"| {' | '.join([*cells, 'met' if met else 'missed'])} |")
+                missed += [] if met else [f"{name} at scale {scale} ({comparison.title})"]
+    return "\n".join(lines), missed
+
+
+def _header() -> list[str]:
+    columns = ["question", "dpsql", *NAMES.values(), "ratio to the best", "at most", ""]
+    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+
+
+def _of_peer(peers: Mapping[str, Any], peer: str, scale: str, limits: str, name: str) -> Figures | None:
+    """A peer's own limits are few: with others, the best of what was measured."""
+    measured = peers.get(peer, {}).get(scale, {})
+    given = [limits] if limits != "own" else ["own", "facts", "published"]
+    found: list[Figures] = [measured[limits_][name] for limits_ in given if name in measured.get(limits_, {})]
+    return min(found, key=lambda f: f.get("whole", math.inf), default=None)
+
+
+def _ratio(ours: Figures, theirs: Mapping[str, Figures | None]) -> tuple[float | None, float]:
+    """Of our error to that of the best peer, with its standard error; None where there is no peer."""
+    answered = [f for f in theirs.values() if f is not None and "whole" in f]
+    if not answered:
+        return None, 0.0
+    best = min(answered, key=lambda f: f["whole"])
+    ratio = ours["whole"] / best["whole"]
+    return ratio, ratio * math.hypot(*(f["whole_error"] / f["whole"] for f in (ours, best)))
+
+
+def _cell(figures: Figures | None) -> str:
+    if figures is None:
+        return "not measured"
+    if "whole" not in figures:
+        return "refused"
+    lost = figures["lost"]
+    if lost > 0.99:
+        return "all lost"
+    share = f", {lost:.1%} lost" if lost > 0.00005 else ""
+    bias, deviation = figures["bias"], figures["deviation"]
+    return f"**{figures['whole']:.3g}** ({bias:.2g}; {deviation:.3g}{share})"
