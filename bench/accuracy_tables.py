@@ -42,22 +42,25 @@ def tables(ours: Mapping[str, Any], peers: Mapping[str, Any]) -> tuple[str, list
     lines: list[str] = []
     missed: list[str] = []
     for comparison in COMPARISONS:
-        for scale in ours:
-            lines += [f"\n{comparison.title}, scale {scale}\n", *_header()]
-            for name, figures in ours[scale][comparison.ours].items():
+        lines += [f"\n{comparison.title}\n", *_header()]
+        for name in next(iter(ours.values()))[comparison.ours]:
+            for scale in ours:
+                figures = ours[scale][comparison.ours][name]
                 found = {p: _of_peer(peers, p, scale, comparison.theirs, name) for p in NAMES}
                 aim = comparison.aims.get(name, 1.0)
                 ratio, error = _ratio(figures, found)
                 met = ratio is None or ratio <= aim + TOLERANCE * error
-                verdict = "" if ratio is None else f"{ratio:.2g} ± {error:.1g}"
-                cells = [name[0].upper() + name[1:], _cell(figures), *map(_cell, found.values()), verdict, f"{aim:g}"]
-                lines.append(f"| {' | '.join([*cells, 'met' if met else 'missed'])} |")
+                verdict = ["", "", ""]
+                if ratio is not None:
+                    verdict = [f"{ratio:.2g} ± {error:.1g}", f"{aim:g}", "met" if met else "missed"]
+                row = [name[0].upper() + name[1:], scale, _cell(figures), *map(_cell, found.values()), *verdict]
+                lines.append(f"| {' | '.join(row)} |")
                 missed += [] if met else [f"{name} at scale {scale} ({comparison.title})"]
     return "\n".join(lines), missed
 
 
 def _header() -> list[str]:
-    columns = ["question", "dpsql", *NAMES.values(), "ratio to the best", "at most", ""]
+    columns = ["question", "scale", "dpsql", *NAMES.values(), "ratio to the best", "at most", ""]
     return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
 
 
@@ -80,13 +83,21 @@ def _ratio(ours: Figures, theirs: Mapping[str, Figures | None]) -> tuple[float |
 
 
 def _cell(figures: Figures | None) -> str:
+    """The error; in brackets its constant part and its changing part, and how many groups are not shown."""
     if figures is None:
-        return "not measured"
+        return "-"
     if "whole" not in figures:
         return "refused"
     lost = figures["lost"]
     if lost > 0.99:
         return "all lost"
-    share = f", {lost:.1%} lost" if lost > 0.00005 else ""
-    bias, deviation = figures["bias"], figures["deviation"]
-    return f"**{figures['whole']:.3g}** ({bias:.2g}; {deviation:.3g}{share})"
+    share = f", {lost:.1%} lost" if lost else ""
+    return f"**{_text(figures['whole'])}** ({_text(figures['bias'])}; {_text(figures['deviation'])}{share})"
+
+
+def _text(x: float) -> str:
+    """Three digits, with a word for millions."""
+    short = float(f"{x:.3g}")
+    if abs(short) >= 1e6:
+        return f"{short / 1e6:g} M"
+    return f"{short:,.0f}" if abs(short) >= 1000 else f"{short:g}"
