@@ -18,6 +18,12 @@ Figures = Mapping[str, Any]
 NAMES = {"snsql": "SmartNoise SQL", "qrlew": "Qrlew", "opendp": "OpenDP"}
 TOLERANCE = 3.0
 
+ALL = 0.99
+"""From this share of lost groups on nothing is said of the others."""
+
+OTHERWISE = {"q6, as customers": "q6"}
+"""Questions that dpsql is asked in other words than the peers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -46,7 +52,8 @@ def tables(ours: Mapping[str, Any], peers: Mapping[str, Any]) -> tuple[str, list
         for name in next(iter(ours.values()))[comparison.ours]:
             for scale in ours:
                 figures = ours[scale][comparison.ours][name]
-                found = {p: _of_peer(peers, p, scale, comparison.theirs, name) for p in NAMES}
+                asked = OTHERWISE.get(name, name)
+                found = {p: _of_peer(peers, p, scale, comparison.theirs, asked) for p in NAMES}
                 aim = comparison.aims.get(name, 1.0)
                 ratio, error = _ratio(figures, found)
                 met = ratio is None or ratio <= aim + TOLERANCE * error
@@ -73,9 +80,10 @@ def _of_peer(peers: Mapping[str, Any], peer: str, scale: str, limits: str, name:
 
 
 def _ratio(ours: Figures, theirs: Mapping[str, Figures | None]) -> tuple[float | None, float]:
-    """Of our error to that of the best peer, with its standard error; None where there is no peer."""
+    """Of our error to that of the best peer, with its standard error; None where there is no peer, or nobody shows
+    anything."""
     answered = [f for f in theirs.values() if f is not None and "whole" in f]
-    if not answered:
+    if not answered or all(f["lost"] > ALL for f in [ours, *answered]):
         return None, 0.0
     best = min(answered, key=lambda f: f["whole"])
     ratio = ours["whole"] / best["whole"]
@@ -89,9 +97,9 @@ def _cell(figures: Figures | None) -> str:
     if "whole" not in figures:
         return "refused"
     lost = figures["lost"]
-    if lost > 0.99:
+    if lost > ALL:
         return "all lost"
-    share = f", {lost:.1%} lost" if lost else ""
+    share = f", {lost:.1%} lost" if lost >= 0.0005 else ""
     return f"**{_text(figures['whole'])}** ({_text(figures['bias'])}; {_text(figures['deviation'])}{share})"
 
 
