@@ -123,7 +123,9 @@ BENCH  = XDG_STATE_HOME=$(CURDIR)/build/bench-$(1) XDG_CACHE_HOME=$(CURDIR)/buil
 bench: $(VENV)/installed-dev
 	@$(BIN)/python -m bench.noise
 	@$(BIN)/python -m bench.accuracy_slots
+	@$(BIN)/python -m bench.data 0.1 build/tpch-0.1.duckdb
 	@$(BIN)/python -m bench.data 1 build/tpch-1.duckdb
+	@$(BIN)/python -m bench.accuracy build/tpch-0.1.duckdb build/tpch-1.duckdb --out build/accuracy.json
 	@$(call BENCH,1) $(BIN)/python -m bench.tpch build/tpch-1.duckdb
 	@$(BIN)/python -m bench.data 0.01 build/tpch-0.01.duckdb
 	@$(call BENCH,0.01) $(BIN)/python -m bench.overhead build/tpch-0.01.duckdb
