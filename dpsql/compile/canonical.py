@@ -206,6 +206,8 @@ def check_shape(tree: exp.Query) -> exp.Query:
         if depth == MAX_TREE_DEPTH:
             raise _too_deep()
         for node in level:
+            if isinstance(node, exp.Identifier):
+                continue
             if isinstance(node, exp.Literal):
                 if not (node.is_string or STRICT_NUMBER.fullmatch(node.this)):
                     raise refusal("DP101", "this is not a number", repair="put blanks around operators")

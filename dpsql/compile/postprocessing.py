@@ -14,7 +14,7 @@ from dpsql.compile.ir import Measure
 from dpsql.compile.keys import GroupKey
 from dpsql.compile.measures import Measures, unfiltered
 from dpsql.compile.parse import span_of
-from dpsql.compile.trees import column, is_star, rebuild, without_parens
+from dpsql.compile.trees import column, copied, is_star, rebuild, without_parens
 from dpsql.errors import refusal
 
 
@@ -89,7 +89,7 @@ class PostProcessing:
             )
         if isinstance(node, exp.Column):
             if self.block.correlated and node.table not in self._own:
-                return node.copy()  # of the public query around it
+                return copied(node)  # of the public query around it
             raise not_grouped(node)
         return rebuild(node, self)
 
@@ -106,4 +106,4 @@ class PostProcessing:
         """A window's own function: not an aggregate over rows, but its arguments may be."""
         if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
             return rebuild(node, lambda c: self._function(c) if c is node.this else self(c))
-        return rebuild(node, lambda c: c.copy() if isinstance(c, exp.Star) else self(c))
+        return rebuild(node, lambda c: copied(c) if isinstance(c, exp.Star) else self(c))

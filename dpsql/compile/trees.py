@@ -75,7 +75,8 @@ def dissolve(tree: exp.Expr) -> None:
 def rebuild(node: exp.Expr, child: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
     """The same node over `child` of each of its children, with its place in the text kept."""
     copy = type(node)()
-    copy.meta.update(node.meta)
+    if node._meta is not None:
+        copy._meta = dict(node._meta)
     for key, value in node.args.items():
         if isinstance(value, exp.Expr):
             copy.set(key, child(value))
