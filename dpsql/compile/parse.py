@@ -137,9 +137,12 @@ def _unwritable(tree: exp.Query) -> Error | None:
 
 def _refuse_loose_not(tokens: Sequence[Token]) -> None:
     """`a = NOT b IS NULL`: sqlglot and DuckDB disagree on how far a NOT reaches that is an operand."""
+    negation = TokenType.NOT
     for i, token in enumerate(tokens[1:], 1):
+        if token.token_type is not negation:
+            continue
         after_from = tokens[i - 1].token_type is TokenType.FROM and tokens[i - 2].token_type is TokenType.DISTINCT
-        if token.token_type is TokenType.NOT and (tokens[i - 1].token_type in _COMPARISONS or (i > 1 and after_from)):
+        if tokens[i - 1].token_type in _COMPARISONS or (i > 1 and after_from):
             repair = "put parentheses around NOT and what it is about"
             raise refusal("DP106", "the statement can be read in two ways", span=span_of_token(token), repair=repair)
 
