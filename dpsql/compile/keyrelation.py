@@ -19,6 +19,7 @@ from sqlglot import exp
 from dpsql.compile.ir import Facts, PublicKeys, Scope
 from dpsql.compile.scalars import lower_condition, lower_scalar
 from dpsql.compile.trees import (
+    DIALECT,
     add_join,
     aliased,
     column,
@@ -146,7 +147,7 @@ class KeyRelation:
                 tree = lower_condition(over, self._scope, "WHERE").tree
             except (NotSupportedError, ProgrammingError):
                 continue  # what cannot be said of keys restricts none
-            found.setdefault(tree.sql(dialect="duckdb"), tree)
+            found.setdefault(tree.sql(dialect=DIALECT), tree)
         return list(found.values())
 
     def _weakened(self, node: exp.Expr, want: bool, aliases: Set[str]) -> exp.Expr | None:

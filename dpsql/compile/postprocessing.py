@@ -14,7 +14,7 @@ from dpsql.compile.ir import Measure
 from dpsql.compile.keys import GroupKey
 from dpsql.compile.measures import Measures, unfiltered
 from dpsql.compile.parse import span_of
-from dpsql.compile.trees import column, copied, is_star, rebuild, without_parens
+from dpsql.compile.trees import column, copied, is_star, rebuild, unwrapped, without_parens
 from dpsql.errors import refusal
 
 
@@ -46,6 +46,7 @@ class PostProcessing:
         self.parts, self.block, self.released = parts, block, released
         self.keys, self.sets, self.measures = keys, sets, measures
         self._own = {s.alias for s in block.sources}
+        self._kinds = {type(key.tree) for key in keys} if not block.correlated else set()  # what a key may be
         self._column = ""
 
     def item(self, item: Item) -> exp.Expr:
@@ -65,9 +66,10 @@ class PostProcessing:
         return next(column(self.released, key.key.name) for key in self.keys if key.tree == meaning)
 
     def __call__(self, node: exp.Expr) -> exp.Expr:
-        meaning = without_parens(node) if self.keys and not self.block.correlated else None
-        if meaning is not None and any(key.tree == meaning for key in self.keys):
-            return self.key(node)
+        if type(unwrapped(node)) in self._kinds:
+            meaning = without_parens(node)
+            if any(key.tree == meaning for key in self.keys):
+                return self.key(node)
         query = node.this if isinstance(node, exp.Exists) else node
         position = nested_in(query) if isinstance(query, exp.Expr) else None
         if position is not None:

@@ -9,7 +9,7 @@ there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -170,7 +170,12 @@ _UNIT_FIRST = ("date_part", "date_sub", "datesub")
 
 def check_public(tree: exp.Expr, also: frozenset[str] = frozenset()) -> None:
     """Refuse the first thing in `tree` that public SQL does not have here. also: functions that dpsql itself calls."""
-    for node in nodes(tree):
+    check_nodes(nodes(tree), also)
+
+
+def check_nodes(found: Iterable[exp.Expr], also: frozenset[str]) -> None:
+    """The same of the nodes of a tree."""
+    for node in found:
         allowed = CONSTRUCTS.get(type(node))
         if allowed is not None:
             _check_construct(node, allowed)
