@@ -87,7 +87,7 @@ def same(left: exp.Expr, right: exp.Expr) -> bool:
                 yours = theirs.get(key)
                 if mine is yours or (mine.__class__ is str and mine == yours):
                     continue
-                if _is_said(mine) and _is_said(yours):
+                if mine.__class__ is yours.__class__:
                     stack.append((mine, yours))
                 elif _is_said(mine) or _is_said(yours):
                     return False
