@@ -174,7 +174,7 @@ class Session:
         reads = Reads(compiled.rewritten.publics, self._run_public)
         found: dict[str, Noisy] = {}
         missing: dict[str, tuple[ReleasePlan, SealedSql]] = {}
-        fingerprints: dict[str, str] = {}  # of new ones: the first release that has it
+        fingerprints: dict[str, str] = {}  # of new ones, by name; of twins the first alone
         twins: dict[str, str] = {}  # releases of one statement that are the same as another
         for planned, sealed in zip(compiled.plan.releases, compiled.rewritten.inner, strict=True):
             name, tables = planned.release.name, reads.of(planned, found)
@@ -185,10 +185,10 @@ class Session:
             stored = self._ledger.find(fingerprint, snapshot)
             if stored is not None:
                 found[name] = releases.loads(stored)
-            elif fingerprint in fingerprints:
-                twins[name] = fingerprints[fingerprint]
+            elif (first := next((n for n, f in fingerprints.items() if f == fingerprint), None)) is not None:
+                twins[name] = first
             else:
-                fingerprints[fingerprint] = name
+                fingerprints[name] = fingerprint
                 missing[name] = planned, sealed
         if not missing:
             return _Paid(found, FREE, self._ledger.balance())
@@ -199,7 +199,7 @@ class Session:
             epsilon=price.epsilon,
             delta=price.delta,
             statement="\n".join([compiled.rewritten.outer.text, *compiled.inner_sql]),
-            fingerprint=" ".join(fingerprints),
+            fingerprint=" ".join(fingerprints.values()),
             snapshot=snapshot,
             policy=self.policy.digest,
             mu_squared=price.mu_squared,
@@ -214,7 +214,8 @@ class Session:
                 assert tables is not None  # releases stand in the order in which they read each other
                 found[name] = self._release(planned, sealed, tables)
                 found |= {twin: found[name] for twin, first in twins.items() if first == name}
-                new[releases.fingerprint(planned, sealed, snapshot, tables)] = releases.dumps(found[name])
+                fingerprint = fingerprints.get(name) or releases.fingerprint(planned, sealed, snapshot, tables)
+                new[fingerprint] = releases.dumps(found[name])
         except EngineFailure as failure:
             if not (failure.interrupted and self._cancelled):  # whoever cancels learns nothing; a failure may tell
                 self._ledger.fail(identity)

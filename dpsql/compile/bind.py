@@ -30,7 +30,7 @@ from dpsql.compile.blocks import (
 from dpsql.compile.labels import identify, labels_in
 from dpsql.compile.names import Names, Prefer
 from dpsql.compile.parse import span_of
-from dpsql.compile.trees import CALLED, conjuncts, default_name, folded, is_star, rebuild, wrapped
+from dpsql.compile.trees import CALLED, conjuncts, copied, default_name, folded, is_star, rebuild, wrapped
 from dpsql.errors import Span, refusal
 from dpsql.policy.model import Policy
 
@@ -112,7 +112,7 @@ class Binder:
         if rule is Prefer.ALIAS and is_aggregate(node):
             rule = Prefer.ONLY_COLUMN
         if isinstance(node, exp.Star) or not any(True for _ in node.iter_expressions()):
-            return node.copy()
+            return copied(node)
         return rebuild(node, lambda child: self.expression(child, rule))
 
     def _is_key(self, column: exp.Column, rule: Prefer) -> bool:
@@ -141,7 +141,7 @@ class Binder:
             theirs = {folded(name) for name in right.all_columns()}
             shared = [exp.to_identifier(n, quoted=True) for n in left.all_columns() if folded(n) in theirs]
         for identifier in shared:
-            column = exp.Column(this=identifier.copy())
+            column = exp.Column(this=copied(identifier))
             ours, other = left.find(column), right.find(column)
             if ours is None or other is None:
                 raise (left if ours is None else right).unknown(column)
@@ -149,7 +149,7 @@ class Binder:
             bound = equal if bound is None else exp.And(this=bound, expression=equal)
             if kind in ("SEMI", "ANTI"):
                 continue
-            merged = {"RIGHT": other, "FULL": exp.Coalesce(this=ours.copy(), expressions=[other.copy()])}
+            merged = {"RIGHT": other, "FULL": exp.Coalesce(this=copied(ours), expressions=[copied(other)])}
             self.names.merged[folded(column.name)] = merged.get(kind, ours).copy()
         if kind in ("SEMI", "ANTI"):
             del self.names.sources[sources[before][0]]
@@ -198,7 +198,7 @@ class Binder:
             reason = "a star with EXCLUDE, REPLACE or RENAME is not answered over private rows"
             raise refusal("DP240", reason, span=span_of(written), repair="name the columns")
         if opaque:
-            return [Item("*", written.copy())]
+            return [Item("*", copied(written))]
         qualifier = folded(written.table) if isinstance(written, exp.Column) else ""
         if isinstance(written, exp.Column) and qualifier and qualifier not in names.sources:
             raise names.no_source(written)
@@ -230,9 +230,9 @@ class Binder:
             distinct = self.node.args.get("distinct") is not None and not any(
                 True for i in items for _ in aggregates(i.tree)
             )
-            return tuple(i.tree.copy() for i in items) if distinct else ()
+            return tuple(copied(i.tree) for i in items) if distinct else ()
         if group.args.get("all"):
-            return tuple(i.tree.copy() for i in items if not any(True for _ in aggregates(i.tree)))
+            return tuple(copied(i.tree) for i in items if not any(True for _ in aggregates(i.tree)))
 
         def leaf(part: exp.Expr) -> exp.Expr:
             position = _position(part)
@@ -240,7 +240,7 @@ class Binder:
                 return self._at(position, part).copy()
             if isinstance(part, exp.Column) and not part.table and names.find(part) is None:
                 alias = names.aliases.get(folded(part.name))
-                return alias.copy() if alias is not None else self.expression(part, Prefer.COLUMN)
+                return copied(alias) if alias is not None else self.expression(part, Prefer.COLUMN)
             return self.expression(part, Prefer.ONLY_COLUMN)
 
         behind = [v for clause in _BEHIND for v in group.args.get(clause) or () if isinstance(v, exp.Expr)]
@@ -251,7 +251,7 @@ class Binder:
         order = self.node.args.get("order")
         for written in order.expressions if order else ():
             for tree in self._sorted_by(written.this if isinstance(written, exp.Ordered) else written):
-                ordered = written.copy() if isinstance(written, exp.Ordered) else exp.Ordered()
+                ordered = copied(written) if isinstance(written, exp.Ordered) else exp.Ordered()
                 ordered.set("this", tree)
                 bound.append(ordered)
         return tuple(bound)
@@ -272,7 +272,7 @@ class Binder:
             named = [item.tree for item in self.items]
         else:
             return [self.expression(written, Prefer.COLUMN)]
-        return [tree.copy() for tree in named if not _is_constant(tree)]
+        return [copied(tree) for tree in named if not _is_constant(tree)]
 
     def _at(self, position: int, node: exp.Expr) -> exp.Expr:
         if not 1 <= position <= len(self.items):

@@ -50,7 +50,12 @@ def limited(relation: Relation, most: Mapping[str, int], driving: Mapping[str, i
         limits = {s.alias: driving.get(s.alias, max(1, most[s.alias] * part // _PARTS)) for s in many}
         return _cut(relation, limits)
 
-    most_parts = bisect_left(range(WORST_CASE * _PARTS), True, key=lambda part: _meeting(cut(part + 1))[1] > MOST_ROWS)
+    def explodes(part: int) -> bool:
+        return _meeting(cut(part))[1] > MOST_ROWS
+
+    most_parts = WORST_CASE * _PARTS
+    if explodes(most_parts):
+        most_parts = bisect_left(range(most_parts), True, key=lambda part: explodes(part + 1))
     if most_parts > 0:
         return cut(most_parts)
     reason = f"rows of one unit could meet in more than {MOST_ROWS:,} ways"

@@ -11,7 +11,6 @@ import re
 from typing import TypeGuard
 
 from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token
 
@@ -19,7 +18,7 @@ from dpsql.compile.essence import INTERVAL_UNITS, UNITS
 from dpsql.compile.forgiven import JOIN_WORDS, misread
 from dpsql.compile.misread import syntax_error
 from dpsql.compile.scan import STRICT_NUMBER, tokenize
-from dpsql.compile.trees import copied, dissolve, levels, nodes
+from dpsql.compile.trees import DIALECT, copied, dissolve, levels, nodes
 from dpsql.errors import Error, Span, refusal
 
 MAX_NODES = 40_000
@@ -28,7 +27,6 @@ MAX_NODES = 40_000
 MAX_TREE_DEPTH = 150
 """Levels of the tree: `a + b + c + ...` is as deep as it is long, and the passes walk it by recursion."""
 
-_DIALECT = DuckDB()
 _STATEMENTS = (exp.DML, exp.DDL, exp.Command)
 _OPERATORS = (exp.Binary, exp.Not, exp.Neg, exp.Between, exp.In)
 
@@ -37,7 +35,7 @@ Pair = tuple[exp.Expr, exp.Expr]
 
 def read(tokens: list[Token], text: str) -> exp.Query:
     """The tree of one query."""
-    parser = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE, max_nodes=MAX_NODES)
+    parser = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE, max_nodes=MAX_NODES)
     try:
         trees = parser.parse(tokens, text)
     except RecursionError:
@@ -67,7 +65,7 @@ def write(tree: exp.Expr) -> str:
     try:
         # The generator changes what it writes, so it gets a copy: `tree` stays what the text is compared with.
         copy = copied(tree)
-        text = _DIALECT.generate(copy, copy=False, comments=False, unsupported_level=ErrorLevel.RAISE)
+        text = DIALECT.generate(copy, copy=False, comments=False, unsupported_level=ErrorLevel.RAISE)
         dissolve(copy)
         return text
     except RecursionError:
@@ -89,7 +87,7 @@ def same(left: exp.Expr, right: exp.Expr) -> bool:
                 yours = theirs.get(key)
                 if mine is yours or (mine.__class__ is str and mine == yours):
                     continue
-                if _is_said(mine) and _is_said(yours):
+                if mine.__class__ is yours.__class__:
                     stack.append((mine, yours))
                 elif _is_said(mine) or _is_said(yours):
                     return False
@@ -206,6 +204,8 @@ def check_shape(tree: exp.Query) -> exp.Query:
         if depth == MAX_TREE_DEPTH:
             raise _too_deep()
         for node in level:
+            if isinstance(node, exp.Identifier):
+                continue
             if isinstance(node, exp.Literal):
                 if not (node.is_string or STRICT_NUMBER.fullmatch(node.this)):
                     raise refusal("DP101", "this is not a number", repair="put blanks around operators")

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlglot import exp
 
 from dpsql.compile.ir import ColumnName, Scope
-from dpsql.compile.trees import column, rebuild, unwrapped
+from dpsql.compile.trees import column, copied, rebuild, unwrapped
 from dpsql.policy.facts import Kind
 
 
@@ -38,7 +38,7 @@ class Equations:
         """The tree with private columns as their class is written. `x = x` says that x is not NULL."""
         if isinstance(tree, exp.Column):
             name = tree.table, tree.name
-            return tree.copy() if name[0] in self._public else column(*self._written.get(name, name))
+            return copied(tree) if name[0] in self._public else column(*self._written.get(name, name))
         node = rebuild(tree, self.of)
         if not isinstance(node, exp.EQ) or node == tree or node.this != node.expression:
             return node

@@ -150,6 +150,17 @@ _BEFORE_SIGN = {
 }
 _BEFORE_FROM_FIRST = _SET_OPERATIONS | {TokenType.L_PAREN, TokenType.ALL, TokenType.ALIAS}
 
+# Python 3.11 takes as long to look up a member of an enum as for a call, and these are asked of every token.
+_ALL, _BETWEEN, _CARET_AT, _COLON = TokenType.ALL, TokenType.BETWEEN, TokenType.CARET_AT, TokenType.COLON
+_COMMA, _DCOLON, _DECIMAL, _DISTINCT = TokenType.COMMA, TokenType.DCOLON, TokenType.DECIMAL, TokenType.DISTINCT
+_DOT, _FETCH, _FILTER, _FROM = TokenType.DOT, TokenType.FETCH, TokenType.FILTER, TokenType.FROM
+_IDENTIFIER, _IN, _INTERVAL, _L_PAREN = TokenType.IDENTIFIER, TokenType.IN, TokenType.INTERVAL, TokenType.L_PAREN
+_NUMBER, _PARAMETER, _PLUS, _R_PAREN = TokenType.NUMBER, TokenType.PARAMETER, TokenType.PLUS, TokenType.R_PAREN
+_SELECT, _SENTINEL, _TILDE, _UNNEST = TokenType.SELECT, TokenType.SENTINEL, TokenType.TILDE, TokenType.UNNEST
+_VALUES, _VAR, _WHERE = TokenType.VALUES, TokenType.VAR, TokenType.WHERE
+_OPENERS = frozenset([_L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE])
+_CLOSERS = frozenset([_R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE])
+
 
 def compare(
     analyst: Sequence[Token], canonical: Sequence[Token], literals: Mapping[str, Sequence[Token]]
@@ -175,61 +186,58 @@ def _essence(tokens: Sequence[Token], literals: Mapping[str, Sequence[Token]]) -
     """A key for each thing said: `=literal`, `"quoted name`, `~part of a date`, `%keyword or operator`, or a word."""
     open_brackets: list[str] = [""]  # the word before each open parenthesis, else the bracket
     closed = ""  # the word before the parenthesis that was closed last
-    end = TokenType.SENTINEL
+    kinds = [*(token.token_type for token in tokens), _SENTINEL, _SENTINEL]  # of which one is before the first, too
+    words = [token.text.upper() for token in tokens]
     skip = 0
     for i, token in enumerate(tokens):
-        kind, word = token.token_type, token.text.upper()
-        before = tokens[i - 1].token_type if i else end
-        after = tokens[i + 1].token_type if i + 1 < len(tokens) else end
-        second = tokens[i + 2].token_type if i + 2 < len(tokens) else end
+        kind, word = kinds[i], words[i]
+        before, after, second = kinds[i - 1], kinds[i + 1], kinds[i + 2]
         inside = open_brackets[-1]
-        if kind in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE):
-            open_brackets.append(tokens[i - 1].text.upper() if kind is TokenType.L_PAREN and i else token.text)
-        elif kind in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE) and len(open_brackets) > 1:
+        if kind in _OPENERS:
+            open_brackets.append(words[i - 1] if kind is _L_PAREN and i else token.text)
+        elif kind in _CLOSERS and len(open_brackets) > 1:
             closed = open_brackets.pop()
         if skip:
             skip -= 1
         elif kind in _STRINGS:
-            parts = token.text.split() if before is TokenType.INTERVAL else [token.text]
+            parts = token.text.split() if before is _INTERVAL else [token.text]
             for part in parts:
                 yield _unit(part) or f"={part}", token
-        elif kind is TokenType.NUMBER:
-            length = before is TokenType.L_PAREN and after is TokenType.R_PAREN and inside in _TEXT_TYPES
-            leading_dot = before is TokenType.DOT and tokens[i - 1].end + 1 == token.start
-            whole = inside == "REGEXP_EXTRACT" and token.text == "0" and after is TokenType.R_PAREN  # DuckDB's default
+        elif kind is _NUMBER:
+            length = before is _L_PAREN and after is _R_PAREN and inside in _TEXT_TYPES
+            leading_dot = before is _DOT and tokens[i - 1].end + 1 == token.start
+            whole = inside == "REGEXP_EXTRACT" and token.text == "0" and after is _R_PAREN  # DuckDB's default
             if not length and not whole:  # VARCHAR(10) is VARCHAR in DuckDB, too
                 yield f"={'0.' if leading_dot else ''}{token.text}", token
-        elif kind is TokenType.IDENTIFIER:
+        elif kind is _IDENTIFIER:
             yield f'"{token.text}', token
-        elif kind is TokenType.PARAMETER and word == "$" and i + 1 < len(tokens) and tokens[i + 1].text in literals:
+        elif kind is _PARAMETER and word == "$" and i + 1 < len(tokens) and tokens[i + 1].text in literals:
             skip = 1
             for key, _ in _essence(literals[tokens[i + 1].text], {}):
                 yield key, token
-        elif kind is TokenType.COMMA and after is TokenType.UNNEST:
+        elif kind is _COMMA and after is _UNNEST:
             yield "%CROSS", token
             yield "%JOIN", token
-        elif kind is TokenType.VALUES and i == 0:
+        elif kind is _VALUES and i == 0:
             for key in ("%FROM", "%STAR", "%VALUES"):
                 yield key, token
-        elif kind is TokenType.FROM:
+        elif kind is _FROM:
             if inside not in ("EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "OVERLAY"):
                 yield "%FROM", token
             if (i == 0 or before in _BEFORE_FROM_FIRST) and not _selects(tokens, i):
                 yield "%STAR", token
-        elif kind is TokenType.FETCH and i + 2 < len(tokens):
+        elif kind is _FETCH and i + 2 < len(tokens):
             skip = 1  # FETCH FIRST n ROWS ONLY is LIMIT n
             yield "%LIMIT", token
-        elif after is not end and word in ("ROW", "ROWS") and tokens[i + 1].text.upper() == "ONLY":
+        elif word in ("ROW", "ROWS") and words[i + 1 : i + 2] == ["ONLY"]:
             skip = 1
-        elif word == "NULLS" and i + 1 < len(tokens) and tokens[i + 1].text.upper() == "LAST":
+        elif word == "NULLS" and words[i + 1 : i + 2] == ["LAST"]:
             skip = 1  # DuckDB's default for both directions
-        elif kind is TokenType.TILDE and (before not in _BEFORE_SIGN or tokens[i - 1].text == "!"):
+        elif kind is _TILDE and (before not in _BEFORE_SIGN or tokens[i - 1].text == "!"):
             yield "REGEXP_MATCHES", token  # x ~ 'a', x !~ 'a'; before a number it turns its bits
         elif not _is_silent(kind, word, before, inside):
             # A part of a date in INTERVAL 1 d and INTERVAL (n) d, an alias in SELECT 1 d and COUNT(*) d.
-            dated = (i > 1 and tokens[i - 2].token_type is TokenType.INTERVAL) or (
-                before is TokenType.R_PAREN and closed == "INTERVAL"
-            )
+            dated = (i > 1 and kinds[i - 2] is _INTERVAL) or (before is _R_PAREN and closed == "INTERVAL")
             for key in _word(kind, word, before, after, second, inside, dated):
                 yield key, token
 
@@ -237,12 +245,12 @@ def _essence(tokens: Sequence[Token], literals: Mapping[str, Sequence[Token]]) -
 def _is_silent(kind: TokenType, word: str, before: TokenType, inside: str) -> bool:
     return (
         kind in _SILENT
-        or (kind is TokenType.DISTINCT and before in _SET_OPERATIONS)
-        or (kind is TokenType.ALL and before is TokenType.SELECT)
-        or (kind is TokenType.PLUS and before in _BEFORE_SIGN)
-        or (kind is TokenType.COLON and before in (TokenType.VAR, TokenType.IDENTIFIER) and inside not in ("[", "{"))
+        or (kind is _DISTINCT and before in _SET_OPERATIONS)
+        or (kind is _ALL and before is _SELECT)
+        or (kind is _PLUS and before in _BEFORE_SIGN)
+        or (kind is _COLON and before in (_VAR, _IDENTIFIER) and inside not in ("[", "{"))
         or (inside in ("SUBSTRING", "SUBSTR") and word == "FOR")
-        or (inside == "POSITION" and kind is TokenType.IN)
+        or (inside == "POSITION" and kind is _IN)
         or (inside == "TRIM" and word == "BOTH")
     )
 
@@ -250,29 +258,29 @@ def _is_silent(kind: TokenType, word: str, before: TokenType, inside: str) -> bo
 def _word(
     kind: TokenType, word: str, before: TokenType, after: TokenType, second: TokenType, inside: str, dated: bool
 ) -> Iterator[str]:
-    call = after is TokenType.L_PAREN
-    if word in ("ROWS", "RANGE", "GROUPS") and not call and after is not TokenType.BETWEEN:
+    call = after is _L_PAREN
+    if word in ("ROWS", "RANGE", "GROUPS") and not call and after is not _BETWEEN:
         yield from ("%BETWEEN", "%AND", "CURRENT", "%STRUCT")  # ROWS n PRECEDING ends at the CURRENT ROW
-    if kind is TokenType.FILTER and call and second is not TokenType.WHERE:
+    if kind is _FILTER and call and second is not _WHERE:
         yield "%WHERE"
     if call and word in _FUNCTIONS:
         yield from _FUNCTIONS[word]
     elif kind in _POWER:
         yield "POWER"
-    elif kind is TokenType.CARET_AT:
+    elif kind is _CARET_AT:
         yield "STARTS_WITH"
-    elif kind is TokenType.DCOLON:
+    elif kind is _DCOLON:
         yield "CAST"
     elif word in ("ISNULL", "NOTNULL") and not call:
         yield from ("%IS", "%NULL") if word == "ISNULL" else ("%NOT", "%IS", "%NULL")
     elif not call and (dated or inside == "EXTRACT") and _unit(word):
         yield _unit(word)
-    elif kind is TokenType.VAR:
+    elif kind is _VAR:
         yield word
     else:
         if kind in _DATE_TYPES and after in _STRINGS:
             yield "CAST"
-        if kind is TokenType.DECIMAL and not call and (before is TokenType.DCOLON or inside in ("CAST", "TRY_CAST")):
+        if kind is _DECIMAL and not call and (before is _DCOLON or inside in ("CAST", "TRY_CAST")):
             yield from ("=18", "=3")
         yield f"%{kind.name}"
 
@@ -287,9 +295,9 @@ def _selects(tokens: Sequence[Token], start: int) -> bool:
     depth = 0
     for token in tokens[start + 1 :]:
         kind = token.token_type
-        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+        depth += (kind is _L_PAREN) - (kind is _R_PAREN)
         if depth < 0 or (depth == 0 and kind in _SET_OPERATIONS):
             return False
-        if depth == 0 and kind is TokenType.SELECT:
+        if depth == 0 and kind is _SELECT:
             return True
     return False

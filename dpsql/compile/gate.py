@@ -134,8 +134,8 @@ def _look(text: str) -> _Seen:
     tokens = tokenize(text)
     tree = read(tokens, text)
     check_shape(tree)
-    public.check_public(tree, _OURS)
     found = nodes(tree)
+    public.check_nodes(found, _OURS)
     _check_names(found)
     operators = {name for node in found for name in _OPERATORS.get(type(node), ())}
     return _Seen(tree, frozenset(_tables(found)), frozenset(_called(tokens, found)), frozenset(operators))
@@ -183,8 +183,9 @@ def _is_cte(table: exp.Table) -> bool:
 def _called(tokens: list[Token], found: list[exp.Expr]) -> set[str]:
     """The words before a parenthesis, in lower case, but keywords, and names whose columns are being named: t(a, b)."""
     called: Counter[str] = Counter()
+    opening = TokenType.L_PAREN
     for before, token in pairwise(tokens):
-        if token.token_type is TokenType.L_PAREN and _WORD.fullmatch(before.text):
+        if token.token_type is opening and _WORD.fullmatch(before.text):
             quoted = before.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
             if not quoted and before.text.upper() not in _NO_CALLS:
                 called[before.text.lower()] += 1

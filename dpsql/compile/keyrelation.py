@@ -19,6 +19,7 @@ from sqlglot import exp
 from dpsql.compile.ir import Facts, PublicKeys, Scope
 from dpsql.compile.scalars import lower_condition, lower_scalar
 from dpsql.compile.trees import (
+    DIALECT,
     add_join,
     aliased,
     column,
@@ -78,7 +79,7 @@ class KeyRelation:
     def equate(self, tree: exp.Expr, values: exp.Column, facts: Facts) -> None:
         """A column of a part that equals an expression over other parts."""
         self._scope[values.table, values.name] = facts
-        self._predicates.append(exp.EQ(this=tree.copy(), expression=values))
+        self._predicates.append(exp.EQ(this=copied(tree), expression=values))
 
     def over(self, tree: exp.Expr, type_: SqlType) -> exp.Expr | None:
         """An expression over the parts, where stand-ins and tables give all that it reads, and not too many values."""
@@ -146,7 +147,7 @@ class KeyRelation:
                 tree = lower_condition(over, self._scope, "WHERE").tree
             except (NotSupportedError, ProgrammingError):
                 continue  # what cannot be said of keys restricts none
-            found.setdefault(tree.sql(dialect="duckdb"), tree)
+            found.setdefault(tree.sql(dialect=DIALECT), tree)
         return list(found.values())
 
     def _weakened(self, node: exp.Expr, want: bool, aliases: Set[str]) -> exp.Expr | None:
@@ -175,8 +176,8 @@ class KeyRelation:
             if type(node) in self._kinds:
                 values = self._stand_ins.get(meaning(node) or "")
                 if values is not None:
-                    return values.copy()
-            return node.copy() if isinstance(node, exp.Column) else rebuild(node, over)
+                    return copied(values)
+            return copied(node) if isinstance(node, exp.Column) else rebuild(node, over)
 
         if any(isinstance(n, exp.Query) for n in node.walk()):
             return None
@@ -195,9 +196,9 @@ def _reduced(
         if not isinstance(node, exp.Column):
             return rebuild(node, moved)
         if node.table not in group:
-            return node.copy()
+            return copied(node)
         name = next((name for name, tree in columns.items() if tree == node), f"{node.table}.{node.name}")
-        columns.setdefault(name, node.copy())
+        columns.setdefault(name, copied(node))
         return column(alias, name)
 
     outer: list[Named] = []

@@ -22,7 +22,7 @@ from sqlglot import exp
 
 from dpsql.compile.blocks import BlockSource, PrivateBlock, TableSource, aggregates, is_aggregate, item_name
 from dpsql.compile.ir import ColumnName, Facts, Scope
-from dpsql.compile.trees import rebuild, wrapped
+from dpsql.compile.trees import copied, rebuild, wrapped
 from dpsql.compile.types import column_facts
 from dpsql.policy.facts import PublicFacts
 
@@ -79,7 +79,7 @@ class _Reader:
         if not optional:
             # What is equal to something of the query around is not NULL where anybody asks for its group.
             met = [
-                exp.Not(this=exp.Paren(this=exp.Is(this=i.copy(), expression=exp.Null()))) for i, _ in block.correlated
+                exp.Not(this=exp.Paren(this=exp.Is(this=copied(i), expression=exp.Null()))) for i, _ in block.correlated
             ]
             found = [_replaced(p, self.computed) for p in [*block.predicates, *met]]
             self.predicates += [p for p in found if p is not None]
@@ -112,7 +112,7 @@ def _from_rows(block: PrivateBlock) -> bool:
 
 
 def _not_null(tree: exp.Expr) -> exp.Expr:
-    return exp.Not(this=exp.Paren(this=exp.Is(this=wrapped(tree.copy()), expression=exp.Null())))
+    return exp.Not(this=exp.Paren(this=exp.Is(this=wrapped(copied(tree)), expression=exp.Null())))
 
 
 def _of_one_row(tree: exp.Expr) -> bool:
@@ -130,6 +130,6 @@ def _replaced(tree: exp.Expr, computed: Mapping[ColumnName, exp.Expr]) -> exp.Ex
         if not isinstance(node, exp.Column):
             return rebuild(node, replaced)
         use = computed.get((node.table, node.name))
-        return node.copy() if use is None else wrapped(use.copy())
+        return copied(node) if use is None else wrapped(copied(use))
 
     return replaced(tree)

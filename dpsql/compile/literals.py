@@ -101,11 +101,10 @@ def is_literal(tree: exp.Expr) -> bool:
 def decimal_of(value: Fraction, scale: int) -> Decimal:
     """A multiple of 10^-scale as a Decimal with exactly `scale` digits after the point.
 
-    Every other way to a Decimal, even a minus, rounds to the 28 digits of the context."""
-    units = value * 10**scale
-    assert units.denominator == 1
-    sign, number = (1, -units.numerator) if units < 0 else (0, units.numerator)
-    return Decimal((sign, tuple(int(d) for d in str(number)), -scale))
+    Arithmetic, even a minus, rounds to the 28 digits of the context; reading a text does not."""
+    units, rest = divmod(value.numerator * 10**scale, value.denominator)
+    assert not rest
+    return Decimal(f"{units}E-{scale}")
 
 
 def number_of(text: str) -> int | Decimal | float | None:

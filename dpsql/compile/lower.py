@@ -38,7 +38,7 @@ from dpsql.compile.public import check_public
 from dpsql.compile.relations import scans
 from dpsql.compile.rows import RowLowerer
 from dpsql.compile.scalars import lower_scalar
-from dpsql.compile.trees import aliased, called, column, derived, rebuild, select, shown, without_parens
+from dpsql.compile.trees import aliased, called, column, copied, derived, rebuild, select, shown, without_parens
 from dpsql.compile.unique import unique_columns
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, PublicFacts, SqlType
@@ -101,7 +101,7 @@ class _Lowerer:
         if isinstance(block, PrivateBlock):
             tree: exp.Query = self._release(_keyed(block) if block.correlated else block)
         else:
-            tree = _with_ctes(self._placed(block).unnest().copy(), [self.place(cte) for cte in block.ctes])
+            tree = _with_ctes(copied(self._placed(block).unnest()), [self.place(cte) for cte in block.ctes])
         if single and not (isinstance(block, PrivateBlock) and block.correlated):
             tree = exp.select(aliased(exp.Subquery(this=tree), "c1"))
         check_public(tree)
@@ -135,7 +135,7 @@ class _Lowerer:
                 reason = "a subquery over private rows can stand here only if it aggregates them"
                 repair = "aggregate in it, such as (SELECT AVG(x) FROM ...)"
                 raise refusal("DP220", reason, span=span_of(block.node), repair=repair)
-        return self._nested[position].copy()
+        return copied(self._nested[position])
 
     # -- releases -----------------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class _Lowerer:
         if ctes:
             outer.set("with_", exp.With(expressions=list(ctes)))
         where = [post(block.having)] if block.having is not None else []
-        where += [exp.EQ(this=post.key(inner), expression=around.copy()) for inner, around in block.correlated]
+        where += [exp.EQ(this=post.key(inner), expression=copied(around)) for inner, around in block.correlated]
         if where:
             outer.set("where", exp.Where(this=exp.and_(*where, copy=False) if len(where) > 1 else where[0]))
         if block.qualify is not None:
@@ -262,7 +262,7 @@ class _Lowerer:
             outer.set("order", exp.Order(expressions=[rebuild(o, post) for o in block.order]))
         for clause in ("limit", "offset", "distinct"):
             if node.args.get(clause):
-                outer.set(clause, node.args[clause].copy())
+                outer.set(clause, copied(node.args[clause]))
         return outer
 
     def _keys(self, block: PrivateBlock, made: Lowered, correlated: Sequence[exp.Expr]) -> list[GroupKey]:
@@ -296,7 +296,7 @@ def _keyed(block: PrivateBlock) -> PrivateBlock:
         raise refusal("DP220", reason, span=span_of(block.node), repair=repair)
     inner = [tree for tree, _ in block.correlated]
     items = (*block.items, *(Item(f"key{i}", tree) for i, tree in enumerate(inner, 1)))
-    return replace(block, items=items, groups=tuple(tree.copy() for tree in inner), correlated=())
+    return replace(block, items=items, groups=tuple(copied(tree) for tree in inner), correlated=())
 
 
 def _schema(release: Release) -> Schema:
@@ -322,7 +322,7 @@ def _with_ctes(tree: exp.Expr, ctes: Sequence[exp.Expr]) -> exp.Query:
     names = {t.name.lower() for t in tree.find_all(exp.Table) if not t.db}
     for cte in reversed(ctes):
         if cte.alias.lower() in names:
-            needed.insert(0, cte.copy())
+            needed.insert(0, copied(cte))
             names |= {t.name.lower() for t in cte.find_all(exp.Table) if not t.db}
     own = tree.args.get("with_")
     if needed:

@@ -23,7 +23,7 @@ from dpsql.compile.ir import ColumnName, Facts, Lower, Scalar, Scope, Value
 from dpsql.compile.kinds import constant, is_null, unify, value_as
 from dpsql.compile.literals import is_midnight, next_after
 from dpsql.compile.ranges import EVERYTHING, HeldFacts, Interval, bound_of, finite, held, how_many, hull, known
-from dpsql.compile.trees import column, meaning, operands, unwrapped
+from dpsql.compile.trees import column, copied, meaning, operands, unwrapped
 from dpsql.errors import NotSupportedError, ProgrammingError
 from dpsql.policy.facts import Kind, SqlType
 
@@ -110,8 +110,8 @@ def _atom(scope: Scope, node: exp.Expr, want: bool, maybe: bool, lower: Lower) -
     if isinstance(node, exp.Is):
         return _is(scope, node, want, lower)
     if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-        low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
-        high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+        low = exp.GTE(this=copied(node.this), expression=copied(node.args["low"]))
+        high = exp.LTE(this=copied(node.this), expression=copied(node.args["high"]))
         return assume(scope, exp.And(this=low, expression=high), want, maybe, lower)
     if isinstance(node, exp.In):
         return _in(scope, node, want, maybe, lower) if node.expressions else scope

@@ -7,7 +7,7 @@ when it was read first, and nothing that the analyst wrote was lost on the way. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -91,7 +91,7 @@ def _settle(first: exp.Query) -> _Settled:
     """All readings must be alike. Where one is not, parentheses were lacking (they are put in and all is tried again),
     or sqlglot writes something else than it read."""
     unlike: exp.Expr = first
-    for start in (first, parenthesised(first)):
+    for start in _starts(first):
         tree, text = start, write(start)
         for _ in range(MAX_ROUNDS):
             tokens = tokenize(text)
@@ -104,6 +104,12 @@ def _settle(first: exp.Query) -> _Settled:
                 return _Settled(again, tokens, pairs)
             tree, text = again, write(again)
     return _Settled(first, tokenize(write(first)), [], unlike)
+
+
+def _starts(first: exp.Query) -> Iterator[exp.Query]:
+    """As it is, and only where that does not do, with all parentheses."""
+    yield first
+    yield parenthesised(first)
 
 
 def _reread(tokens: list[Token], text: str) -> exp.Query:
@@ -131,9 +137,12 @@ def _unwritable(tree: exp.Query) -> Error | None:
 
 def _refuse_loose_not(tokens: Sequence[Token]) -> None:
     """`a = NOT b IS NULL`: sqlglot and DuckDB disagree on how far a NOT reaches that is an operand."""
+    negation = TokenType.NOT
     for i, token in enumerate(tokens[1:], 1):
+        if token.token_type is not negation:
+            continue
         after_from = tokens[i - 1].token_type is TokenType.FROM and tokens[i - 2].token_type is TokenType.DISTINCT
-        if token.token_type is TokenType.NOT and (tokens[i - 1].token_type in _COMPARISONS or (i > 1 and after_from)):
+        if tokens[i - 1].token_type in _COMPARISONS or (i > 1 and after_from):
             repair = "put parentheses around NOT and what it is about"
             raise refusal("DP106", "the statement can be read in two ways", span=span_of_token(token), repair=repair)
 

@@ -14,7 +14,7 @@ from dpsql.compile.ir import Measure
 from dpsql.compile.keys import GroupKey
 from dpsql.compile.measures import Measures, unfiltered
 from dpsql.compile.parse import span_of
-from dpsql.compile.trees import column, is_star, rebuild, without_parens
+from dpsql.compile.trees import column, copied, is_star, rebuild, unwrapped, without_parens
 from dpsql.errors import refusal
 
 
@@ -46,6 +46,7 @@ class PostProcessing:
         self.parts, self.block, self.released = parts, block, released
         self.keys, self.sets, self.measures = keys, sets, measures
         self._own = {s.alias for s in block.sources}
+        self._kinds = {type(key.tree) for key in keys} if not block.correlated else set()  # what a key may be
         self._column = ""
 
     def item(self, item: Item) -> exp.Expr:
@@ -65,9 +66,10 @@ class PostProcessing:
         return next(column(self.released, key.key.name) for key in self.keys if key.tree == meaning)
 
     def __call__(self, node: exp.Expr) -> exp.Expr:
-        meaning = without_parens(node) if self.keys and not self.block.correlated else None
-        if meaning is not None and any(key.tree == meaning for key in self.keys):
-            return self.key(node)
+        if type(unwrapped(node)) in self._kinds:
+            meaning = without_parens(node)
+            if any(key.tree == meaning for key in self.keys):
+                return self.key(node)
         query = node.this if isinstance(node, exp.Exists) else node
         position = nested_in(query) if isinstance(query, exp.Expr) else None
         if position is not None:
@@ -89,7 +91,7 @@ class PostProcessing:
             )
         if isinstance(node, exp.Column):
             if self.block.correlated and node.table not in self._own:
-                return node.copy()  # of the public query around it
+                return copied(node)  # of the public query around it
             raise not_grouped(node)
         return rebuild(node, self)
 
@@ -106,4 +108,4 @@ class PostProcessing:
         """A window's own function: not an aggregate over rows, but its arguments may be."""
         if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
             return rebuild(node, lambda c: self._function(c) if c is node.this else self(c))
-        return rebuild(node, lambda c: c.copy() if isinstance(c, exp.Star) else self(c))
+        return rebuild(node, lambda c: copied(c) if isinstance(c, exp.Star) else self(c))

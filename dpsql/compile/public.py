@@ -9,7 +9,7 @@ there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -170,7 +170,12 @@ _UNIT_FIRST = ("date_part", "date_sub", "datesub")
 
 def check_public(tree: exp.Expr, also: frozenset[str] = frozenset()) -> None:
     """Refuse the first thing in `tree` that public SQL does not have here. also: functions that dpsql itself calls."""
-    for node in nodes(tree):
+    check_nodes(nodes(tree), also)
+
+
+def check_nodes(found: Iterable[exp.Expr], also: frozenset[str]) -> None:
+    """The same of the nodes of a tree."""
+    for node in found:
         allowed = CONSTRUCTS.get(type(node))
         if allowed is not None:
             _check_construct(node, allowed)
@@ -182,28 +187,53 @@ def check_public(tree: exp.Expr, also: frozenset[str] = frozenset()) -> None:
 
 def _check_construct(node: exp.Expr, allowed: frozenset[str]) -> None:
     for key, value in node.args.items():
-        if value is None or value is False or value == []:
-            continue
-        if key not in allowed:
+        if key not in allowed and not (value is None or value is False or value == []):
             if isinstance(node, exp.DataType):
                 raise _no_construct(node, "this type", _CASTS)
             if isinstance(node, exp.Column):
                 raise _no_construct(node, "a name with several dots", "write table.column")
             raise _no_construct(node, f"{_word_for(node)} with {key.strip('_').upper()}")
-    words = _JOINS if isinstance(node, exp.Join) else _FRAMES if isinstance(node, exp.WindowSpec) else {}
+    rule = _RULES.get(type(node))
+    if rule is not None:
+        rule(node)
+
+
+def _check_words(node: exp.Expr, words: Mapping[str, Sequence[str]], said: str) -> None:
     for key, choice in words.items():
         value = node.args.get(key)
         if isinstance(value, str) and value and value.upper() not in choice:
-            raise _no_construct(node, f"{value.upper()} JOIN" if isinstance(node, exp.Join) else f"the frame {value}")
-    match node:
-        case exp.Table() if not isinstance(node.this, exp.Identifier | exp.GenerateSeries):
-            raise _no_function(node.this if isinstance(node.this, exp.Func) else node)
-        case exp.DataType() if not isinstance(node.this, exp.DType) or node.this.value not in _TYPES:
-            raise _no_construct(node, f"the type {node.sql(dialect='duckdb')[:40]}", _CASTS)
-        case exp.Var() if not (is_unit(node) or str(node.this).upper() in _WORDS):
-            raise _no_construct(node, f"the word {str(node.this)[:40]}")
-        case exp.Interval() if node.args.get("unit") is None and not _is_plain_interval(node):
-            raise _no_construct(node, "this INTERVAL")
+            raise _no_construct(node, said.format(value.upper()))
+
+
+def _check_table(node: exp.Expr) -> None:
+    if not isinstance(node.this, exp.Identifier | exp.GenerateSeries):
+        raise _no_function(node.this if isinstance(node.this, exp.Func) else node)
+
+
+def _check_type(node: exp.Expr) -> None:
+    if not isinstance(node.this, exp.DType) or node.this.value not in _TYPES:
+        raise _no_construct(node, f"the type {node.sql(dialect='duckdb')[:40]}", _CASTS)
+
+
+def _check_word(node: exp.Expr) -> None:
+    if not (is_unit(node) or str(node.this).upper() in _WORDS):
+        raise _no_construct(node, f"the word {str(node.this)[:40]}")
+
+
+def _check_interval(node: exp.Expr) -> None:
+    if isinstance(node, exp.Interval) and node.args.get("unit") is None and not _is_plain_interval(node):
+        raise _no_construct(node, "this INTERVAL")
+
+
+_RULES: Mapping[type[exp.Expr], Callable[[exp.Expr], None]] = {
+    exp.Join: lambda node: _check_words(node, _JOINS, "{} JOIN"),
+    exp.WindowSpec: lambda node: _check_words(node, _FRAMES, "the frame {}"),
+    exp.Table: _check_table,
+    exp.DataType: _check_type,
+    exp.Var: _check_word,
+    exp.Interval: _check_interval,
+}
+"""What is asked of the values of some constructs."""
 
 
 def _is_plain_interval(node: exp.Interval) -> bool:

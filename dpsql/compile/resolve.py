@@ -39,7 +39,7 @@ from dpsql.compile.blocks import (
 from dpsql.compile.names import Names, Prefer, called_columns
 from dpsql.compile.outputs import Cte, Environment, columns_of
 from dpsql.compile.parse import Parsed, span_of
-from dpsql.compile.trees import aliased, default_name, folded, from_items, is_plain_subquery
+from dpsql.compile.trees import aliased, copied, default_name, folded, from_items, is_plain_subquery
 from dpsql.errors import Error, Span, nearest, refusal
 from dpsql.policy.model import Policy, Table
 
@@ -51,7 +51,7 @@ _OURS = ("released_", "public_")
 def resolve(parsed: Parsed, policy: Policy) -> Resolved:
     """Bind all names of the statement. Raises DP110 to DP112."""
     resolver = _Resolver(policy)
-    root = parsed.tree.copy()
+    root = copied(parsed.tree)
     _check_reserved(root)
     bound = resolver.query(root, {})
     if bound is not None:
@@ -144,7 +144,7 @@ class _Resolver:
             return self._private(node, sources, env, ctes, names)
         for item in node.expressions:
             if not isinstance(item, exp.Alias) and item.find(exp.Query) is not None:
-                item.replace(aliased(item.copy(), default_name(item)))  # a release will stand in it
+                item.replace(aliased(copied(item), default_name(item)))  # a release will stand in it
         for visible in names.sources:  # the aliases of private blocks below are not to hide these
             self._used.setdefault(visible, 1)
         written = Names({visible: _as_written(s, visible) for visible, s in names.sources.items()}, outer=outer)
@@ -202,7 +202,7 @@ class _Resolver:
 
     def _nest(self, node: exp.Expr, env: Environment, names: Names) -> exp.Expr:
         """Resolve a query in an expression of a private block; what stands for it there."""
-        copy = node.copy()
+        copy = copied(node)
         bound: Nested | None = self.query(copy, env, names)
         if bound is None:
             bound = self._correlated(node, env, names) or PublicBlock(copy, _kept(env))
@@ -210,7 +210,7 @@ class _Resolver:
 
     def _correlated(self, node: exp.Expr, env: Environment, names: Names) -> PrivateBlock | None:
         """A public SELECT that names columns of the private block around it, bound like a private one."""
-        select = node.copy().unnest()
+        select = copied(node).unnest()
         if not isinstance(select, exp.Select) or select.args.get("with_") or not from_items(select):
             return None
         inner = Names(outer=names)
@@ -297,7 +297,7 @@ class _Resolver:
         if is_plain_subquery(node):
             query = cast(exp.Expr, node.this)
         else:
-            query = node.copy()
+            query = copied(node)
             query.set("alias", None)
             query = exp.select("*").from_(query) if isinstance(query, exp.Values) else query
         return self._public_source(node, query, alias, called_columns(columns, renamed, span_of(node)), env)

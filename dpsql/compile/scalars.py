@@ -23,7 +23,7 @@ from dpsql.compile.literals import number_of
 from dpsql.compile.narrowing import assume, compares, sharpened
 from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import joined
-from dpsql.compile.trees import CALLED, column, unwrapped
+from dpsql.compile.trees import CALLED, column, copied, unwrapped
 from dpsql.errors import Span, refusal
 from dpsql.policy.facts import Kind
 
@@ -229,7 +229,7 @@ def _case(node: exp.Expr, scope: Scope) -> Scalar:
         repeatable(value, len(tests))
     branches: list[Scalar] = []
     for when, then in whens:
-        test = when if operand is None else exp.EQ(this=operand.copy(), expression=when.copy())
+        test = when if operand is None else exp.EQ(this=copied(operand), expression=copied(when))
         branches.append(lower_scalar(then, assume(scope, test, True, False, lower_scalar)))
         scope = assume(scope, test, False, True, lower_scalar)
     branches.append(lower_scalar(default, scope) if default is not None else Scalar(exp.Null(), NULL))

@@ -18,6 +18,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from dpsql.compile.trees import DIALECT
 from dpsql.errors import Error, Span, refusal
 
 MAX_CHARACTERS = 200_000
@@ -90,7 +91,7 @@ def tokenize(text: str, name: str = "") -> list[Token]:
     never = NEVER.search(text)
     if never is not None:
         raise _invisible(never.group(), never.start(), "in a statement")
-    tokenizer = (_Tokenizer if _DOLLAR_QUOTE.search(text) else _ParameterTokenizer)(dialect="duckdb")
+    tokenizer = (_Tokenizer if _DOLLAR_QUOTE.search(text) else _ParameterTokenizer)(dialect=DIALECT)
     try:
         tokens = tokenizer.tokenize(text)
     except (SqlglotError, RecursionError, ValueError, IndexError, KeyError, AssertionError):
@@ -185,10 +186,11 @@ def _gap_end(text: str, start: int) -> int:
 
 def _refuse_joined_tokens(text: str, tokens: Sequence[Token]) -> None:
     """`0x1F`, `1e0+1e0`, `1abc`, `x'ff'` and `'a'b`: sqlglot and DuckDB cut these into different tokens."""
+    heredoc, number, dot = TokenType.HEREDOC_STRING, TokenType.NUMBER, TokenType.DOT  # once: Python 3.11 is slow at it
     for token in tokens:
-        if token.token_type is TokenType.HEREDOC_STRING and not _DOLLAR_QUOTE.match(text, token.start):
+        if token.token_type is heredoc and not _DOLLAR_QUOTE.match(text, token.start):
             raise refusal("DP101", "a dollar quote starts with $$ or $tag$", span=span_of_token(token))
-        if token.token_type is TokenType.NUMBER and not STRICT_NUMBER.fullmatch(token.text):
+        if token.token_type is number and not STRICT_NUMBER.fullmatch(token.text):
             raise refusal(
                 "DP101", "this is not a number", span=span_of_token(token), repair="put blanks around operators"
             )
@@ -196,8 +198,8 @@ def _refuse_joined_tokens(text: str, tokens: Sequence[Token]) -> None:
         if before.end + 1 != token.start or before.text == "$":
             continue
         words = _in_word(text[before.end]) and _in_word(text[token.start])
-        point = before.token_type is TokenType.NUMBER and token.token_type is TokenType.DOT  # 1.2.3
-        field = before.token_type is TokenType.DOT and token.token_type is TokenType.NUMBER  # a.1, but not .1
+        point = before.token_type is number and token.token_type is dot  # 1.2.3
+        field = before.token_type is dot and token.token_type is number  # a.1, but not .1
         if words or point or (field and i and text[before.start - 1] not in " \t\r\n(,[+-*/%=<>"):
             at = Span(before.start, token.end + 1)
             raise refusal("DP101", "two words run into each other", span=at, repair="put a blank between them")

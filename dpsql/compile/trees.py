@@ -7,8 +7,12 @@ from itertools import islice
 from typing import TypeVar
 
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 _Node = TypeVar("_Node", bound=exp.Expr)
+
+DIALECT = DuckDB()
+"""One for all: where sqlglot is given the name of a dialect, it makes a new one each time."""
 
 
 def levels(tree: exp.Expr) -> Iterator[list[exp.Expr]]:
@@ -75,7 +79,8 @@ def dissolve(tree: exp.Expr) -> None:
 def rebuild(node: exp.Expr, child: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
     """The same node over `child` of each of its children, with its place in the text kept."""
     copy = type(node)()
-    copy.meta.update(node.meta)
+    if node._meta is not None:
+        copy._meta = dict(node._meta)
     for key, value in node.args.items():
         if isinstance(value, exp.Expr):
             copy.set(key, child(value))
@@ -217,7 +222,7 @@ def shown(node: exp.Expr, *, bare: bool = False) -> str:
         named = isinstance(part, exp.Column) and isinstance(part.this, exp.Identifier)
         return exp.var(called(part, bare=bare)) if named and isinstance(part, exp.Column) else part
 
-    return copied(node).transform(plain, copy=False).sql(dialect="duckdb", comments=False, copy=False)
+    return copied(node).transform(plain, copy=False).sql(dialect=DIALECT, comments=False, copy=False)
 
 
 def is_star(node: exp.Expr) -> bool:
@@ -230,7 +235,7 @@ def default_name(node: exp.Expr) -> str:
         return node.name
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Star | None):
         return "count_star()"
-    return node.sql(dialect="duckdb", comments=False, normalize_functions="lower")
+    return node.sql(dialect=DIALECT, comments=False, normalize_functions="lower")
 
 
 def select(items: Iterable[exp.Expr], source: exp.Expr) -> exp.Select:

@@ -215,9 +215,10 @@ def _serialised(sql: str) -> str:
             PRAGMA disable_optimizer; -- of one call, where it takes a sixth of the time
             SET python_enable_replacements = false; SET enable_external_access = false; SET lock_configuration = true"""
         )
+        (_thread.question,) = connection.extract_statements("SELECT json_serialize_sql(?)")
         _thread.connection = connection
     try:
-        row = connection.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [sql]).fetchone()
+        row = connection.execute(_thread.question, [sql]).fetchone()
     except duckdb.Error:
         raise _Strange("not SQL") from None
     return str(row[0]) if row else ""
