@@ -166,6 +166,7 @@ def half_widths(at: pa.ChunkedArray, around: pa.ChunkedArray, count: int) -> lis
     if not rows:
         return []
     value = at.to_numpy().astype(np.float64)
-    distance = np.abs(around.to_numpy().astype(np.float64).reshape(count, rows) - value)
+    with np.errstate(invalid="ignore"):  # of infinite values no distance is known
+        distance = np.abs(around.to_numpy().astype(np.float64).reshape(count, rows) - value)
     found = np.sort(distance, axis=0)[min(-(-95 * (count + 1) // 100), count) - 1]
     return [float(width) if np.isfinite(width) else None for width in found]

@@ -68,6 +68,8 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
             own, counted = chosen.epsilon > 0, chosen.counted
             paid = own if counted is None else counted in release.slots and counted.counts_units and not own
             _require(paid, "the decision on keys is charged")
+            once = counted is None or (counted.norms.linf == 1 and counted.norms.l1 == touched)
+            _require(once, "a unit counts once in each key")
         outputs = [m.name for s in release.slots for m in s.outputs]
         _require(sorted(outputs) == sorted(m.name for m in node.measures), "every aggregate has one slot")
     _require(plan.composition == policy.budget.composition, "charges add up as the policy says")

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import log
 
 from dpsql.errors import Span, refusal
 from dpsql.policy.model import LIMITS, Table
 from dpsql.privacy import variances
-from dpsql.privacy.sensitivity import Limits, of_rows, over_sets
+from dpsql.privacy.sensitivity import Limits, of_rows, of_units, over_sets
 
 WORST_CASE = 20
 """Without another limit a scan is cut to so many times R rows of each unit."""
@@ -77,6 +78,14 @@ class Declared:
     provable: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The aggregates of a release: how many count units, and how many add up rows."""
+
+    units: int
+    others: int
+
+
 def declared(table: Table, request: Request) -> Declared:
     """The limits of the table whose rows are the grain."""
     if one_row_per_unit(table):
@@ -97,9 +106,9 @@ def combined(several: Sequence[Declared], rows: int) -> Declared:
 
 
 def choose(
-    limits: Declared, domains: Domains, grouped: bool, request: Request, aggregates: int, span: Span | None
+    limits: Declared, domains: Domains, grouped: bool, request: Request, asked: Asked, span: Span | None
 ) -> Limits:
-    """The limits of a release. grouped: whether there are keys at all; aggregates: how many are asked for. Raises DP223
+    """The limits of a release. grouped: whether there are keys at all; asked: its aggregates. Raises DP223
     where the strategy asked for is not possible."""
     rows = limits.rows
     groups, per_group = (limits.groups, limits.per_group) if grouped else (None, None)
@@ -108,7 +117,7 @@ def choose(
     bounded = per_group is not None and (groups is not None or not private)
     cells = Limits("cells", groups=groups, per_group=per_group) if bounded else None
     if request.strategy is None:
-        return default if cells is None or not _is_less(cells, default, domains, request, aggregates) else cells
+        return default if cells is None or not _is_less(cells, default, domains, request, asked) else cells
     if request.strategy.startswith("rows") and not limits.provable:
         reason = f'strategy "{request.strategy}" limits the rows of one table, and here no single one gives the rows'
         raise refusal("DP223", reason, span=span, repair="SET strategy = late, or RESET strategy")
@@ -134,7 +143,7 @@ def choose_for_choice(limits: Declared, domains: Domains, request: Request, span
     each (unit, candidate) alone, and R in its place where no r is declared; neither R nor g cuts anything across
     candidates."""
     if request.strategy not in (None, "cells"):
-        return choose(limits, domains, True, request, 1, span)
+        return choose(limits, domains, True, request, Asked(0, 1), span)
     return Limits("cells", per_group=min(n for n in (limits.per_group, limits.rows) if n is not None))
 
 
@@ -155,12 +164,22 @@ def _limit(table: Table, name: str, request: Request) -> int | None:
     return asked if most is None else min(asked, most)
 
 
-def _is_less(cells: Limits, other: Limits, domains: Domains, request: Request, aggregates: int) -> bool:
-    """Whether counts carry less noise under `cells`; private keys are decided there in any case."""
-    if None in domains:
-        return True
-    mine, others = (over_sets([of_rows(limits, 1, keys) for keys in domains]) for limits in (cells, other))
-    if mine.l1 < others.l1 and mine.l2_squared <= others.l2_squared:
-        return True
+def _is_less(cells: Limits, other: Limits, domains: Domains, request: Request, asked: Asked) -> bool:
+    """Whether aggregates carry less noise under `cells`, and, where keys are private, need fewer units to be shown: by
+    the sum of logarithms that `pricing` goes by."""
     epsilon, delta = variances.as_float(request.epsilon), float(request.delta)
-    return variances.least(mine, aggregates, epsilon, delta) < variances.least(others, aggregates, epsilon, delta)
+    apart = None in domains and not asked.units  # a decision on keys that no released count makes is one more slot
+    slots = max(asked.units + asked.others + apart, 1)
+    if None in domains:
+        delta /= 2
+
+    def noise(limits: Limits) -> float:
+        units = over_sets([of_units(limits, keys) for keys in domains])
+        rows = over_sets([of_rows(limits, 1, keys) for keys in domains])
+        found = asked.units * log(variances.least(units, slots, epsilon, delta))
+        found += asked.others * log(variances.least(rows, slots, epsilon, delta))
+        if None in domains:
+            found += 2 * log(variances.half_kept(rows.keys, epsilon / slots, delta))
+        return found
+
+    return noise(cells) < noise(other) - 1e-9

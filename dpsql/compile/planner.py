@@ -9,8 +9,8 @@ from fractions import Fraction
 from dpsql.compile import instead
 from dpsql.compile.bounds import limited, most_rows, rows_of
 from dpsql.compile.cover import cover
-from dpsql.compile.ir import MAX_INFERRED_KEYS, PublicKeys, Query, Release, Scalar
-from dpsql.compile.limits import Declared, Domains, Request, choose, choose_for_choice, combined, declared
+from dpsql.compile.ir import MAX_INFERRED_KEYS, PublicKeys, Query, Release, Scalar, Statistic
+from dpsql.compile.limits import Asked, Declared, Domains, Request, choose, choose_for_choice, combined, declared
 from dpsql.compile.plan import Choosing, PrivatePlan, ReleasePlan, Selection
 from dpsql.compile.pricing import cheaper, could_gain, priced
 from dpsql.compile.relations import scans
@@ -86,16 +86,16 @@ def _limits(release: Release, found: Mapping[str, Declared], domains: Domains, r
         given = found[release.driving]
     else:
         given = combined(list(found.values()), rows_of(release.input, found) or 1)
-    multiplied, aggregates = release.multiplied, max(len(release.measures), 1)
+    multiplied = release.multiplied
+    units = sum(m.statistic is Statistic.UNITS for m in release.measures)
+    asked = Asked(units, len(release.measures) - units)
     bounded = bool(release.keys) and given.per_group is not None and (given.groups is not None or None not in domains)
     if release.choice is not None:
         limits = choose_for_choice(given, domains, request, release.span)
     elif multiplied is not None and bounded and request.strategy is None:
-        limits = choose(
-            given, domains, bool(release.keys), replace(request, strategy="cells"), aggregates, release.span
-        )
+        limits = choose(given, domains, bool(release.keys), replace(request, strategy="cells"), asked, release.span)
     else:
-        limits = choose(given, domains, bool(release.keys), request, aggregates, release.span)
+        limits = choose(given, domains, bool(release.keys), request, asked, release.span)
     if multiplied is not None and (limits.rows is not None or not limits.per_unit):
         raise multiplied
     return limits

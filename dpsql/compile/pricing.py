@@ -115,9 +115,10 @@ def _normal(slot: Slot, draft: ReleasePlan, share: Fraction, sigma: Fraction) ->
 def _parts(drafts: Sequence[ReleasePlan], request: Request) -> Iterator[_Part]:
     """In the order of drafts: their slots, and after them the decision on keys where no released count makes it."""
     for draft in drafts:
+        decider = next((s for s in draft.slots if s.counts_units), None)
         for slot in draft.slots:
             weight = max(request.weights.get(m.column.lower(), Fraction(1)) for m in slot.outputs)
-            decides = draft.selection if slot.counts_units else None
+            decides = draft.selection if slot is decider else None
             yield _Part(slot, slot.norms, weight, decides, draft.choosing is not None)
         for slot in _apart(draft):
             yield _Part(None, slot.norms, Fraction(1), decides=draft.selection)

@@ -107,8 +107,10 @@ class Slot:
 
     @property
     def counts_units(self) -> bool:
-        """Whether it is the plain count of units, which can decide on keys at no further cost."""
-        return self.kind is SlotKind.UNITS and self.argument is None
+        """Whether it is the plain count of units, which can decide on keys at no further cost; so is a count of rows of
+        which a unit has one at most in each group."""
+        once = self.kind is SlotKind.UNITS or (self.kind is SlotKind.ROWS and self.norms.linf == self.weight == 1)
+        return once and self.argument is None
 
     @property
     def is_one_sided(self) -> bool:

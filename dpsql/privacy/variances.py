@@ -63,6 +63,12 @@ def half_kept_by_normal(sigma: float, delta: float, touched: int) -> float:
     return 1.5 - sigma * NormalDist().inv_cdf(delta / touched)
 
 
+def half_kept(touched: int, epsilon: float, delta: float) -> float:
+    """The least of these."""
+    sigma = sqrt(touched) / mu(epsilon, delta)
+    return min(half_kept_by_conditioned(epsilon, delta, touched), half_kept_by_normal(sigma, delta, touched))
+
+
 def as_float(x: Fraction) -> float:
     """x as a float; the largest one where there is none so large."""
     try:

@@ -89,6 +89,19 @@ def test_a_weight_of_two_means_half_of_the_noise(connection: dpsql.Connection) -
     assert b == pytest.approx(2 * a, rel=1e-6)
 
 
+def test_a_count_of_one_row_each_decides_on_keys(connection: dpsql.Connection) -> None:
+    """Where each patient has one row, COUNT(*) counts patients: it decides which groups are shown, at no further
+    price."""
+    connection.execute("SET max_rows_per_unit = 1")
+    (counted,) = planned(connection, "SELECT name, COUNT(*) FROM patients GROUP BY name").releases
+    assert counted.selection is not None
+    assert counted.selection.counted == counted.slots[0]
+    assert (counted.slots[0].epsilon, counted.selection.epsilon) == (1, 0)
+    (filtered,) = planned(connection, "SELECT name, COUNT_IF(age > 30) FROM patients GROUP BY name").releases
+    assert filtered.selection is not None
+    assert filtered.selection.counted not in filtered.slots[:1], "it counts some of them only"
+
+
 def test_without_delta_there_is_none(make_clinic: Callable[..., Clinic]) -> None:
     clinic = make_clinic(account="pure", epsilon="100", per_query_epsilon="1", max_query_epsilon="20")
     with dpsql.connect(clinic.policy, clinic.database) as connection:

@@ -50,6 +50,7 @@ CUBE = "SELECT kind, grade, COUNT(*), COUNT(DISTINCT uid), GROUPING(kind) FROM e
 ROLLUP = "SELECT kind, n, SUM(x), COUNT(DISTINCT n) FROM events GROUP BY ROLLUP (kind, n)"
 CUBED_MEAN = "SELECT kind, grade, AVG(n) FROM events GROUP BY CUBE (kind, grade)"
 PRIVATE = "SELECT n, SUM(x) FROM events GROUP BY n"
+PRIVATE_ROWS = "SELECT x, COUNT(*) FROM events GROUP BY x"
 PRIVATE_UNITS = "SELECT n, COUNT(DISTINCT uid) FROM events GROUP BY n"
 
 CELLS = {"max_groups_per_unit": 2, "max_rows_per_group": 1}
@@ -85,6 +86,8 @@ ALL = [
     *(asked(sql, "rescale", "gaussian", max_rows_per_unit=2) for sql in (COUNT, SUM, MEAN, SPREAD, CUBED_MEAN)),
     *(asked(sql, "cells", "gaussian", **CELLS) for sql in (COUNT, LINE, VALUES, PRIVATE, PRIVATE_UNITS, CUBE)),
     asked("SELECT DISTINCT n FROM events", "late", "gaussian", max_rows_per_unit=2),
+    *(asked(PRIVATE_ROWS, "cells", m, **CELLS) for m in ("laplace", "gaussian")),
+    *(asked(PRIVATE_ROWS, "rows", m, max_rows_per_unit=1) for m in ("laplace", "gaussian")),
 ]
 
 
@@ -330,6 +333,17 @@ def test_the_plan_does_not_pass_with_too_few_keys(tmp_path: Path, monkeypatch: p
         one = asked(sql, "rows", mechanism, max_rows_per_unit=2)
         with pytest.raises(Error, match=promise):
             examine(tmp_path / (promise + mechanism), EVENTS, [one], terms=TERMS)
+
+
+def test_a_count_of_several_rows_decides_on_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit with two rows in a key would open it alone. Found by the plan's check, and without it by the property."""
+    one = asked(PRIVATE_ROWS, "rows", "laplace", max_rows_per_unit=2)
+    monkeypatch.setattr(slots.Slot, "counts_units", property(lambda slot: slot.argument is None))
+    with pytest.raises(Error, match="a unit counts once in each key"):
+        examine(tmp_path / "checked", EVENTS, [one], terms=TERMS)
+    leave_the_plan_unchecked(monkeypatch)
+    with pytest.raises(Violation, match=r"\(iii\)"):
+        examine(tmp_path / "unchecked", EVENTS, [one], "1", "2", "3", terms=TERMS)
 
 
 @pytest.mark.parametrize(
