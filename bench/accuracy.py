@@ -88,7 +88,7 @@ QUESTIONS = {
     "q5": question("SELECT c_nationkey, COUNT(DISTINCT c_custkey) AS v FROM customer GROUP BY c_nationkey", {}, {}),
     "q6": question(
         "SELECT o_orderdate, COUNT(*) AS v FROM orders GROUP BY o_orderdate",
-        one_a_day(20) | {"weights": "v: 0.6"},  # the choice of days has the rest
+        one_a_day(20),
     ),
     "q6, as customers": Question(
         "SELECT o_orderdate, COUNT(*) AS v FROM orders GROUP BY o_orderdate",

@@ -71,6 +71,8 @@ def _release(plan: ReleasePlan) -> list[str]:
         groups = f"groups selected privately, by {', '.join(k.text for k in plan.release.keys)}"
     if plan.release.sets:
         groups += f", in {len(plan.release.sets)} grouping sets; a row counts once in each"
+    if plan.release.keys and all(k.of_unit for k in plan.release.keys):
+        groups += "; a unit is in one of them"
     lines = [f"{plan.release.name}: {groups}", f"  strategy {plan.limits.strategy}: {_limits(plan.limits)}"]
     if plan.selection is not None:
         lines.append(f"  {_selection(plan.selection)}")

@@ -42,7 +42,10 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         _check_keys(release, policy)
         multiplied = any(s.meets > 1 for s in scans(node.input))
         _require(not multiplied or (limits.rows is None and limits.per_unit), "joined rows of a unit are limited")
-        reach = [min(n for n in (limits.rows, limits.groups, d) if n is not None) for d in release.domains]
+        _check_fixed(release, policy)
+        fixed = {k.name for k in node.keys if k.of_unit}
+        most = [1 if fixed.issuperset(own) else d for own, d in zip(node.grouping, release.domains, strict=True)]
+        reach = [min(n for n in (limits.rows, limits.groups, d) if n is not None) for d in most]
         touched = sum(reach)
         for slot in (s for s in release.slots if s.sigma is not None):
             _check_normal(slot, limits, reach)
@@ -80,6 +83,14 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         _require(plan.epsilon == shares - halved, "the price is the epsilon that was asked")
         _require(plan.delta in (0, request.delta), "the price is the delta that was asked")
         _check_joint(plan)
+
+
+def _check_fixed(release: ReleasePlan, policy: Policy) -> None:
+    """Keys that a unit determines read no table of which it may have several rows."""
+    several = {s.alias for s in scans(release.release.input) if not s.public}
+    several -= {s.alias for s in scans(release.release.input) if one_row_per_unit(policy.tables[s.table])}
+    fixed = (c for k in release.release.keys if k.of_unit for c in k.scalar.tree.find_all(exp.Column))
+    _require(all(c.table not in several for c in fixed), "a unit has one value of a key that it determines")
 
 
 def _check_normal(slot: Slot, limits: Limits, reach: Sequence[int]) -> None:

@@ -211,11 +211,12 @@ FOUND = "found"
 @dataclass(frozen=True, slots=True)
 class Key:
     """One grouping expression. `name`: its column in the released table (k1, k2, ...). `text`: as an analyst writes
-    it."""
+    it. of_unit: whether it has one value in all rows of a unit, by construction."""
 
     name: str
     scalar: Scalar
     text: str
+    of_unit: bool = False
 
 
 class Statistic(Enum):

@@ -112,6 +112,17 @@ def multiplying(block: PrivateBlock, unique: Unique, policy: Policy, scope: Scop
     return [s for s in undetermined(private, block, unique, policy, scope) if is_public(s)] if private else []
 
 
+def of_unit(block: PrivateBlock, single: set[str], unique: Unique, policy: Policy, scope: Scope) -> frozenset[str]:
+    """The FROM items whose row is the same in all rows of a unit: those of which a unit has one row by construction,
+    and public ones that are looked up by their columns. What an outer join makes optional may be missing in some rows:
+    it is not among them. (Private items meet by the unit, so one with a single row brings it into every row.)"""
+    determined = {s.alias for s in block.sources if s.alias in single and not is_public(s)}
+    rest = {s.alias for s in undetermined(determined, block, unique, policy, scope)}
+    optional = {s.alias for s in block.optional}
+    found = determined | {s.alias for s in block.sources if is_public(s)} - rest
+    return frozenset(found - optional) if determined else frozenset()
+
+
 def undetermined(
     determined: set[str], block: PrivateBlock, unique: Unique, policy: Policy, scope: Scope
 ) -> list[Source]:

@@ -106,28 +106,35 @@ def combined(several: Sequence[Declared], rows: int) -> Declared:
 
 
 def choose(
-    limits: Declared, domains: Domains, grouped: bool, request: Request, asked: Asked, span: Span | None
+    limits: Declared,
+    domains: Domains,
+    reach: Domains,
+    grouped: bool,
+    request: Request,
+    asked: Asked,
+    span: Span | None,
 ) -> Limits:
-    """The limits of a release. grouped: whether there are keys at all; asked: its aggregates. Raises DP223
+    """The limits of a release. reach: how many groups of each grouping set a unit can
+    be in; grouped: whether there are keys at all; asked: its aggregates. Raises DP223
     where the strategy asked for is not possible."""
     rows = limits.rows
     groups, per_group = (limits.groups, limits.per_group) if grouped else (None, None)
     default = Limits("late" if limits.late else "rows", rows=rows, late=limits.late)
     private = None in domains
-    bounded = per_group is not None and (groups is not None or not private)
+    bounded = per_group is not None and (groups is not None or None not in reach)
     cells = Limits("cells", groups=groups, per_group=per_group) if bounded else None
     if request.strategy is None:
-        return default if cells is None or not _is_less(cells, default, domains, request, asked) else cells
+        return default if cells is None or not _is_less(cells, default, reach, private, request, asked) else cells
     if request.strategy.startswith("rows") and not limits.provable:
         reason = f'strategy "{request.strategy}" limits the rows of one table, and here no single one gives the rows'
         raise refusal("DP223", reason, span=span, repair="SET strategy = late, or RESET strategy")
     if request.strategy in ("rows", "late"):
         return Limits(request.strategy, rows=rows, late=request.strategy == "late")
     if request.strategy == "rescale":
-        if private and groups is None:
+        if None in reach and groups is None:
             reason = 'strategy "rescale" bounds no keys, and these groups are not public'
             raise refusal("DP223", reason, span=span, repair="SET strategy = rows, or RESET strategy")
-        return Limits("rescale", groups=groups if private else None, ball=rows)
+        return Limits("rescale", groups=groups if None in reach else None, ball=rows)
     if cells is None:
         missing = "GROUP BY" if not grouped else "max_rows_per_group" if per_group is None else "max_groups_per_unit"
         reason = f'strategy "{request.strategy}" needs {missing}'
@@ -138,12 +145,14 @@ def choose(
     return Limits(request.strategy, rows=rows, late=late, groups=groups, per_group=per_group)
 
 
-def choose_for_choice(limits: Declared, domains: Domains, request: Request, span: Span | None) -> Limits:
+def choose_for_choice(
+    limits: Declared, domains: Domains, reach: Domains, request: Request, span: Span | None
+) -> Limits:
     """The limits of a private choice: only what one unit adds to each candidate matters, not to how many. So r acts on
     each (unit, candidate) alone, and R in its place where no r is declared; neither R nor g cuts anything across
     candidates."""
     if request.strategy not in (None, "cells"):
-        return choose(limits, domains, True, request, Asked(0, 1), span)
+        return choose(limits, domains, reach, True, request, Asked(0, 1), span)
     return Limits("cells", per_group=min(n for n in (limits.per_group, limits.rows) if n is not None))
 
 
@@ -164,21 +173,21 @@ def _limit(table: Table, name: str, request: Request) -> int | None:
     return asked if most is None else min(asked, most)
 
 
-def _is_less(cells: Limits, other: Limits, domains: Domains, request: Request, asked: Asked) -> bool:
+def _is_less(cells: Limits, other: Limits, reach: Domains, private: bool, request: Request, asked: Asked) -> bool:
     """Whether aggregates carry less noise under `cells`, and, where keys are private, need fewer units to be shown: by
     the sum of logarithms that `pricing` goes by."""
     epsilon, delta = variances.as_float(request.epsilon), float(request.delta)
-    apart = None in domains and not asked.units  # a decision on keys that no released count makes is one more slot
+    apart = private and not asked.units  # a decision on keys that no released count makes is one more slot
     slots = max(asked.units + asked.others + apart, 1)
-    if None in domains:
+    if private:
         delta /= 2
 
     def noise(limits: Limits) -> float:
-        units = over_sets([of_units(limits, keys) for keys in domains])
-        rows = over_sets([of_rows(limits, 1, keys) for keys in domains])
+        units = over_sets([of_units(limits, keys) for keys in reach])
+        rows = over_sets([of_rows(limits, 1, keys) for keys in reach])
         found = asked.units * log(variances.least(units, slots, epsilon, delta))
         found += asked.others * log(variances.least(rows, slots, epsilon, delta))
-        if None in domains:
+        if private:
             found += 2 * log(variances.half_kept(rows.keys, epsilon / slots, delta))
         return found
 

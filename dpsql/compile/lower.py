@@ -282,7 +282,8 @@ class _Lowerer:
             self.rows.check_units(block, tree, grouping=True)
             value = self.rows.expression(block, made, tree, "GROUP BY")
             scalar = replace(lower_scalar(value, made.kept), span=span_of(tree))
-            key = Key(f"k{len(found) + 1}", scalar, shown(meaning))
+            of_unit = all(c.table in made.of_unit for c in scalar.tree.find_all(exp.Column))
+            key = Key(f"k{len(found) + 1}", scalar, shown(meaning), of_unit)
             found.append(GroupKey(meaning, key))
         return found
 

@@ -26,7 +26,8 @@ class Lowered:
     (within a unit, where it is private). driving: the alias of the scan that these come from in the end; None where
     there is none. one_row: whether a unit has one row at most, by construction. most: how many it can have, since every
     scan is cut. multiplied: the refusal of a public table
-    of which a row may meet several, unless the plan limits what a unit adds to each group."""
+    of which a row may meet several, unless the plan limits what a unit adds to each group. of_unit: of a release, the
+    FROM items whose row is the same in all rows of a unit (see `joins.of_unit`)."""
 
     relation: Relation
     scope: dict[ColumnName, Facts]
@@ -36,6 +37,7 @@ class Lowered:
     one_row: bool = False
     most: int = 1
     multiplied: Error | None = None
+    of_unit: frozenset[str] = frozenset()
     narrowed: Scope = field(default_factory=dict)
 
     @property

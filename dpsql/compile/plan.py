@@ -14,6 +14,12 @@ from dpsql.privacy.gaussian import epsilon_of, mu_squared_of_pure, rounded_up
 from dpsql.privacy.sensitivity import Limits, Norms
 
 
+def reach_of(release: Release, domains: Domains) -> Domains:
+    """How many groups of each grouping set a unit can be in: one, where it determines all keys, else any of a list."""
+    fixed = {k.name for k in release.keys if k.of_unit}
+    return tuple(1 if fixed.issuperset(own) else n for own, n in zip(release.grouping, domains, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """How private keys are chosen. `counted`: the slot whose noisy count of units decides (None: a decision of its own,
@@ -52,6 +58,11 @@ class ReleasePlan:
     slots: tuple[Slot, ...]
     selection: Selection | None = None
     choosing: Choosing | None = None
+
+    @property
+    def reach(self) -> Domains:
+        """Of each grouping set: how many of its groups a unit can be in, None where only limits bound that."""
+        return reach_of(self.release, self.domains)
 
     @property
     def keys(self) -> int | None:

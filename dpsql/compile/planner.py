@@ -11,7 +11,7 @@ from dpsql.compile.bounds import limited, most_rows, rows_of
 from dpsql.compile.cover import cover
 from dpsql.compile.ir import MAX_INFERRED_KEYS, PublicKeys, Query, Release, Scalar, Statistic
 from dpsql.compile.limits import Asked, Declared, Domains, Request, choose, choose_for_choice, combined, declared
-from dpsql.compile.plan import Choosing, PrivatePlan, ReleasePlan, Selection
+from dpsql.compile.plan import Choosing, PrivatePlan, ReleasePlan, Selection, reach_of
 from dpsql.compile.pricing import cheaper, could_gain, priced
 from dpsql.compile.relations import scans
 from dpsql.compile.slots import SUBGRID, Slot, SlotKind
@@ -65,7 +65,7 @@ def _draft(
         released = _norms_if_released(release, slot, found, domains, request)
         draft = replace(draft, choosing=_choosing(release, slot, domains, released, policy, factor_range))
     if None in domains:
-        touched = sum(sensitivity.touched_keys(limits, keys) for keys in domains)
+        touched = sum(sensitivity.touched_keys(limits, keys) for keys in draft.reach)
         draft = replace(draft, selection=Selection(None, touched, min_units=policy.budget.min_units_per_group))
     return draft
 
@@ -74,7 +74,7 @@ def _covered(draft: ReleasePlan, *, normal: bool = False) -> ReleasePlan:
     """The draft with slots for its aggregates. normal: see `cover`."""
     release, rows = draft.release, most_rows(draft.release.input)
     found = cover(release.measures, normal=normal)
-    return replace(draft, slots=tuple(_with_norms(slot, draft.limits, draft.domains, rows) for slot in found))
+    return replace(draft, slots=tuple(_with_norms(slot, draft.limits, draft.reach, rows) for slot in found))
 
 
 def _limits(release: Release, found: Mapping[str, Declared], domains: Domains, request: Request) -> Limits:
@@ -89,13 +89,16 @@ def _limits(release: Release, found: Mapping[str, Declared], domains: Domains, r
     multiplied = release.multiplied
     units = sum(m.statistic is Statistic.UNITS for m in release.measures)
     asked = Asked(units, len(release.measures) - units)
-    bounded = bool(release.keys) and given.per_group is not None and (given.groups is not None or None not in domains)
+    reach = reach_of(release, domains)
+    bounded = bool(release.keys) and given.per_group is not None and (given.groups is not None or None not in reach)
     if release.choice is not None:
-        limits = choose_for_choice(given, domains, request, release.span)
+        limits = choose_for_choice(given, domains, reach, request, release.span)
     elif multiplied is not None and bounded and request.strategy is None:
-        limits = choose(given, domains, bool(release.keys), replace(request, strategy="cells"), asked, release.span)
+        limits = choose(
+            given, domains, reach, bool(release.keys), replace(request, strategy="cells"), asked, release.span
+        )
     else:
-        limits = choose(given, domains, bool(release.keys), request, asked, release.span)
+        limits = choose(given, domains, reach, bool(release.keys), request, asked, release.span)
     if multiplied is not None and (limits.rows is not None or not limits.per_unit):
         raise multiplied
     return limits
@@ -132,7 +135,7 @@ def _norms_if_released(
         limits = _limits(replace(release, choice=None), found, domains, replace(request, strategy=None))
     except NotSupportedError:
         return None
-    return _with_norms(replace(slot, subgrid=1), limits, domains, 0).norms
+    return _with_norms(replace(slot, subgrid=1), limits, reach_of(release, domains), 0).norms
 
 
 def _no_candidates(release: Release) -> Error:
@@ -145,11 +148,11 @@ def _no_candidates(release: Release) -> Error:
     return refusal("DP205", f"the candidates of {key.text} are not public", span=key.scalar.span, repair=repair)
 
 
-def _with_norms(slot: Slot, limits: Limits, domains: Domains, rows: int) -> Slot:
+def _with_norms(slot: Slot, limits: Limits, reach: Domains, rows: int) -> Slot:
     """rows: of a unit that the SQL can meet at all."""
 
     def of_each(norms: Callable[[int | None], Norms]) -> Slot:
-        return replace(slot, norms=sensitivity.over_sets([norms(keys) for keys in domains]))
+        return replace(slot, norms=sensitivity.over_sets([norms(keys) for keys in reach]))
 
     if slot.kind is SlotKind.UNITS:
         return of_each(lambda keys: sensitivity.of_units(limits, keys))

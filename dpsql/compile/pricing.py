@@ -108,7 +108,7 @@ def _normal(slot: Slot, draft: ReleasePlan, share: Fraction, sigma: Fraction) ->
     slot = replace(slot, epsilon=share, sigma=sigma)
     if draft.limits.ball is None or slot.kind is SlotKind.UNITS:
         return slot
-    balls = [sensitivity.of_round_ball(draft.limits, slot.weight, len(slot.components), d) for d in draft.domains]
+    balls = [sensitivity.of_round_ball(draft.limits, slot.weight, len(slot.components), d) for d in draft.reach]
     return replace(slot, norms=sensitivity.over_sets(balls))
 
 
@@ -128,7 +128,7 @@ def _apart(draft: ReleasePlan) -> list[Slot]:
     """The count of units that would decide on keys with normal noise, where none is released: it has no outputs."""
     if draft.selection is None or any(s.counts_units for s in draft.slots):
         return []
-    norms = sensitivity.over_sets([sensitivity.of_units(draft.limits, keys) for keys in draft.domains])
+    norms = sensitivity.over_sets([sensitivity.of_units(draft.limits, keys) for keys in draft.reach])
     return [Slot(SlotKind.UNITS, None, None, (), norms, Fraction(1))]
 
 

@@ -82,7 +82,7 @@ def is_salted(plan: ReleasePlan) -> bool:
 
 def _chooses_keys(plan: ReleasePlan) -> bool:
     groups = plan.limits.groups
-    return groups is not None and any(keys is None or keys > groups for keys in plan.domains)
+    return groups is not None and any(keys is None or keys > groups for keys in plan.reach)
 
 
 def _distinct(plan: ReleasePlan) -> list[int]:

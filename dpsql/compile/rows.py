@@ -97,6 +97,9 @@ class RowLowerer:
         for join in block.joins:
             most = joined_rows(most, sources[join.source.alias].most, full=join.kind == "FULL")
         made.most = min(MOST_ROWS, most)
+        if counted and (block.groups or block.correlated):
+            single = {alias for alias, lowered in sources.items() if lowered.one_row}
+            made.of_unit = joins.of_unit(block, single, unique, self.policy, columns)
         if grain is not None:
             of = sources[grain.alias]
             made.grain, made.unique, made.driving = grain, of.unique, of.driving

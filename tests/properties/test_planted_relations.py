@@ -224,6 +224,52 @@ def test_a_planted_fault_is_found(
         examine(tmp_path, DATABASE, [one], "1", "2", "3", terms=TERMS)
 
 
+FIXED = [  # a person has one row, so all rows of a person are in one group, whatever they are joined with
+    "SELECT p.sex, COUNT(*), COUNT(DISTINCT o.uid) FROM orders o JOIN people p ON o.uid = p.uid GROUP BY p.sex",
+    "SELECT r.label, COUNT(*), COUNT(DISTINCT o.uid) FROM orders o JOIN people p ON o.uid = p.uid"
+    " JOIN regions r ON p.region = r.region GROUP BY r.label",
+    "SELECT z.land, COUNT(DISTINCT e.uid) FROM zones z, regions r, people p, events e"
+    " WHERE r.zone = z.zone AND p.region = r.region AND e.uid = p.uid GROUP BY z.land",
+    "SELECT p.name, COUNT(*), COUNT(DISTINCT e.uid) FROM events e JOIN people p ON e.uid = p.uid GROUP BY p.name",
+    "SELECT s, COUNT(DISTINCT uid) FROM (SELECT p.uid, p.sex AS s FROM people p JOIN events e ON e.uid = p.uid) t"
+    " GROUP BY s",
+    "SELECT p.sex, e.kind, COUNT(*) FROM events e JOIN people p ON e.uid = p.uid GROUP BY CUBE (p.sex, e.kind)",
+]
+SOMETIMES = (  # whose sex is missing in some of their orders: in two groups
+    "SELECT p.sex, COUNT(DISTINCT o.uid) FROM orders o LEFT JOIN people p ON o.uid = p.uid AND o.total > 20"
+    " GROUP BY p.sex"
+)
+OF_ROWS = (  # a look-up by what differs from line to line
+    "SELECT i.category, COUNT(DISTINCT b.hid) FROM lines l JOIN baskets b ON l.bid = b.bid"
+    " JOIN people p ON b.hid = p.uid JOIN items i ON l.item = i.item GROUP BY i.category"
+)
+
+
+def test_a_unit_is_in_one_group_where_it_determines_the_key(tmp_path: Path) -> None:
+    ways = [asked(sql, *way) for sql in FIXED for way in ((), ("late",), ("cells",), ("rescale", "gaussian"))]
+    with_rows = [asked(SOMETIMES), asked(SOMETIMES, "cells"), asked(OF_ROWS)]
+    examine(tmp_path, DATABASE, [*ways, *with_rows], "1", "2", "3", terms=TERMS)
+
+
+def test_a_key_that_is_sometimes_missing_is_not_determined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_of_one_row(block: Any, single: set[str], *_: Any) -> frozenset[str]:
+        return frozenset(single)
+
+    monkeypatch.setattr(joins, "of_unit", all_of_one_row)
+    with pytest.raises(Violation, match=r"\(i+\)"):
+        examine(tmp_path, DATABASE, [asked(SOMETIMES)], "1", "2", "3", terms=TERMS)
+
+
+def test_a_key_of_rows_is_not_determined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by the plan's check for private rows; without it by the property."""
+    monkeypatch.setattr(joins, "of_unit", lambda block, *_: frozenset(s.alias for s in block.sources))
+    by_kind = asked("SELECT e.kind, COUNT(DISTINCT e.uid) FROM events e JOIN people p ON e.uid = p.uid GROUP BY e.kind")
+    with pytest.raises(Error, match="one value of a key that it determines"):
+        examine(tmp_path / "checked", DATABASE, [by_kind], terms=TERMS)
+    with pytest.raises(Violation, match=r"\(i+\)"):
+        examine(tmp_path / "looked up", DATABASE, [asked(OF_ROWS)], "1", "2", "3", terms=TERMS)
+
+
 def test_a_scan_that_is_not_cut_is_found_by_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that is counted hangs on it, but how much work a unit can make, and that no sum overflows."""
     plain = bounds._cut
