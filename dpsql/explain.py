@@ -134,7 +134,7 @@ def _choice(plan: ReleasePlan, choosing: Choosing) -> list[str]:
     reach = shortfall(choosing.sensitivity * slot.step, _each(plan, choosing), plan.keys, Fraction(19, 20))
     lines = [
         f"  choice: {choosing.winners} of {plan.keys}, of {order} {plan.release.measures[0].text}{times}{several}",
-        f"  {name}: sensitivity {moved} of each score, epsilon {show_amount(plan.share)}{charged}",
+        f"  {name}: sensitivity {moved} of each score, {_share(slot)}{charged}",
     ]
     if charged:
         lines.append("    half is charged, since one unit moves all scores in one direction")
@@ -154,6 +154,11 @@ def _each(plan: ReleasePlan, choosing: Choosing) -> Fraction:
     return plan.share / choosing.winners
 
 
+def _share(slot: Slot) -> str:
+    """Its epsilon, and whether the statement asks for it."""
+    return f"epsilon {show_amount(slot.epsilon)}{' (asked for)' if slot.hint is not None else ''}"
+
+
 def _mechanism(slot: Slot, per_group: int | None) -> str:
     kind, unit, step = slot.kind.value, "", slot.step
     if slot.kind is SlotKind.MOMENTS and not slot.is_linear:
@@ -169,7 +174,7 @@ def _mechanism(slot: Slot, per_group: int | None) -> str:
     named = "of scale" if slot.sigma is None else "of deviation"
     return (
         f"{kind}: sensitivity {moved_as_shown}{unit} ({'L1' if slot.sigma is None else 'L2'}),"
-        f" epsilon {show_amount(slot.epsilon)}, {law.name} {named} {_number(law.size * step)}{unit}"
+        f" {_share(slot)}, {law.name} {named} {_number(law.size * step)}{unit}"
     )
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.compile.limits import Request, one_row_per_unit
+from dpsql.compile.limits import Request, delta_of, one_row_per_unit
 from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.relations import scans
 from dpsql.compile.resolve import PUBLIC_CATALOG
@@ -73,11 +73,30 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
     _require(plan.composition == policy.budget.composition, "charges add up as the policy says")
     if plan.releases:
         shares = sum((r.share for r in plan.releases), Fraction(0))
-        _require(shares == request.epsilon, "the shares are the epsilon that was asked")
+        epsilon, delta = _asked(plan, policy, request)
+        _require(shares == epsilon, "the shares are the epsilon that was asked")
         halved = sum((r.share / 2 for r in plan.releases if _is_one_sided(r)), Fraction(0))
         _require(plan.epsilon == shares - halved, "the price is the epsilon that was asked")
-        _require(plan.delta in (0, request.delta), "the price is the delta that was asked")
+        _require(plan.delta in (0, delta), "the price is the delta that was asked")
         _check_joint(plan)
+
+
+def _asked(plan: PrivatePlan, policy: Policy, request: Request) -> tuple[Fraction, Fraction]:
+    """The price that settings and hints ask for, by the hints of the aggregates: each slot with hints has the largest
+    of them, and where a slot or a decision on keys has none, something of the statement's epsilon is left for it."""
+    hinted, others = Fraction(0), False
+    for release in plan.releases:
+        others |= release.selection is not None and release.selection.epsilon > 0
+        for slot in release.slots:
+            hints = [hint.share for measure in slot.outputs for hint in measure.hints]
+            others |= not hints
+            hinted += max(hints, default=Fraction(0))
+            _require(not hints or slot.epsilon == max(hints), "a share is the one that was asked")
+    if others:
+        _require(hinted < request.epsilon, "hints leave something for what has none")
+        return request.epsilon, request.delta
+    _require(hinted <= policy.budget.max_query_epsilon, "hints ask for no more than the policy allows")
+    return hinted, delta_of(policy.budget, hinted)
 
 
 def _check_normal(slot: Slot, limits: Limits, reach: Sequence[int]) -> None:

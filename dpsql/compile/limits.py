@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dpsql.errors import Span, refusal
-from dpsql.policy.model import LIMITS, Table
+from dpsql.policy.model import LIMITS, Budget, Table
 from dpsql.privacy import variances
+from dpsql.privacy.accounting import GAUSSIAN, gaussian_budget
+from dpsql.privacy.gaussian import mu_squared_of_pure
 from dpsql.privacy.sensitivity import Limits, of_rows, over_sets
 
 WORST_CASE = 20
@@ -48,6 +50,17 @@ class Request:
     mechanism: str | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     weights: Mapping[str, Fraction] = field(default_factory=dict)
+
+
+def delta_of(budget: Budget, epsilon: Fraction) -> Fraction:
+    """Of a statement: the policy's, or as large a part of the budget's as its price is of the budget."""
+    if budget.per_query_delta is not None:
+        return budget.per_query_delta
+    if budget.composition != GAUSSIAN:
+        return budget.delta * epsilon / budget.epsilon
+    mu_squared, deltas = gaussian_budget(budget.epsilon, budget.delta)
+    share = mu_squared_of_pure(epsilon) / mu_squared if mu_squared else Fraction(1)
+    return deltas * min(share, Fraction(1))
 
 
 def one_row_per_unit(table: Table) -> bool:

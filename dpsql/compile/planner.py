@@ -12,7 +12,7 @@ from dpsql.compile.cover import cover
 from dpsql.compile.ir import MAX_INFERRED_KEYS, PublicKeys, Query, Release, Scalar
 from dpsql.compile.limits import Declared, Domains, Request, choose, choose_for_choice, combined, declared
 from dpsql.compile.plan import Choosing, PrivatePlan, ReleasePlan, Selection
-from dpsql.compile.pricing import cheaper, could_gain, priced
+from dpsql.compile.pricing import asked, cheaper, could_gain, priced
 from dpsql.compile.relations import scans
 from dpsql.compile.slots import SUBGRID, Slot, SlotKind
 from dpsql.errors import Error, NotSupportedError, refusal
@@ -30,8 +30,9 @@ FactorRange = Callable[[PublicKeys, Scalar], tuple[Fraction, Fraction]]
 def plan(
     query: Query, policy: Policy, request: Request, count_keys: CountKeys, factor_range: FactorRange
 ) -> PrivatePlan:
-    """The priced plan of a statement. Raises DP120, DP205, DP207, DP211, DP223, DP224."""
+    """The priced plan of a statement. Raises DP120, DP205, DP207, DP211, DP223, DP224, DP402."""
     drafts: Sequence[ReleasePlan] = [_draft(r, policy, request, count_keys, factor_range) for r in query.releases]
+    request = asked(drafts, request, policy.budget)
     slots = [slot for draft in drafts for slot in draft.slots]
     ratio = max((s.norms.l1**2 / s.norms.l2_squared for s in slots), default=0.0)
     if could_gain(sum(len(s.outputs) for s in slots), ratio, request):

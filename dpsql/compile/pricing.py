@@ -1,9 +1,10 @@
 """Price: share a statement's epsilon and delta among its slots, and give each slot the noise that suits it.
 
-Epsilon is shared by weight: a slot of discrete Laplace noise, a choice and a decision on keys spend their shares each.
+Epsilon is shared by weight, but for slots with a hint: these have what they ask for, and the others what is left. A
+slot of discrete Laplace noise, a choice and a decision on keys spend their shares each.
 The slots of rounded normal noise pool theirs: together they are one Gaussian mechanism of that epsilon and of a share
-of the delta, sum of (Delta_2/sigma)^2 = mu^2. Of its mu^2 each gets a part by the square of its weight, so that a
-weight of 2 means half of the noise, as with discrete Laplace noise.
+of the delta, sum of (Delta_2/sigma)^2 = mu^2. Of its mu^2 each gets a part by the square of its share, so that a
+share twice as large means half of the noise, as with discrete Laplace noise.
 
 Why the shares add up, though the slots of several releases take turns, and later ones may read what earlier ones gave.
 Let G be all normal slots of the statement, P all that is pure, and ' a neighbour. Run with G on D' and P on D: against
@@ -30,12 +31,14 @@ from fractions import Fraction
 from math import inf, log, sqrt
 
 from dpsql.compile.cover import spread
-from dpsql.compile.limits import LAPLACE, NORMAL, Request
+from dpsql.compile.hints import Hint
+from dpsql.compile.limits import LAPLACE, NORMAL, Request, delta_of
 from dpsql.compile.plan import Joint, ReleasePlan, Selection
 from dpsql.compile.slots import Slot, SlotKind
 from dpsql.errors import refusal
+from dpsql.policy.model import Budget
 from dpsql.privacy import sensitivity, variances
-from dpsql.privacy.accounting import split
+from dpsql.privacy.accounting import show_amount, split
 from dpsql.privacy.gaussian import mu_squared_for, sigma_for
 from dpsql.privacy.sensitivity import Norms
 
@@ -50,6 +53,7 @@ class _Part:
     slot: Slot | None
     norms: Norms
     weight: Fraction
+    hint: Hint | None = None
     outputs: int = 0
     spread: float = 0.0
     decides: Selection | None = None
@@ -63,14 +67,15 @@ def cheaper(drafts: Sequence[ReleasePlan], others: Sequence[ReleasePlan], reques
 
 
 def priced(drafts: Sequence[ReleasePlan], request: Request) -> Priced:
-    """The drafts with their shares, and what the slots of normal noise are together. Raises DP120 for weights that name
-    no aggregate, DP223 where the delta is too small for the mechanism that is asked for."""
+    """The drafts with their shares, and what the slots of normal noise are together. request: see `asked`.
+    Raises DP120 for weights that name no aggregate, DP223 where the delta is too small for the mechanism that is asked
+    for."""
     _check_weights(drafts, request)
     parts = list(_parts(drafts, request))
     if not parts:
         return tuple(drafts), None
     normal = _best(parts, request)[1]
-    shares = split(request.epsilon, [p.weight for p in parts])
+    shares = _shares(parts, request)
     pooled = sum((shares[i] for i in normal), Fraction(0))
     decisions = sum(d.selection is not None for d in drafts)
     deltas = iter(split(request.delta, [1] * (decisions + bool(normal))) if decisions or normal else ())
@@ -81,7 +86,7 @@ def priced(drafts: Sequence[ReleasePlan], request: Request) -> Priced:
         if not joint.mu_squared:
             reason = "no noise of a size that can be drawn is enough for this epsilon and delta"
             raise refusal("DP223", reason, repair="SET mechanism = laplace, or ask with a larger epsilon")
-    squares = sum((parts[i].weight ** 2 for i in normal), Fraction(0))
+    squares = sum((shares[i] ** 2 for i in normal), Fraction(0))
     at, found = 0, []
     for draft in drafts:
         slots: list[Slot] = []
@@ -90,7 +95,7 @@ def priced(drafts: Sequence[ReleasePlan], request: Request) -> Priced:
             part, share = parts[at], shares[at]
             if at in normal:
                 assert joint is not None
-                part_of = joint.mu_squared * part.weight**2 / squares
+                part_of = joint.mu_squared * share**2 / squares
                 slots.append(_normal(slot, draft, share, sigma_for(part.norms.l2_squared, part_of)))
             elif part.slot is not None:
                 slots.append(replace(slot, epsilon=share))
@@ -103,6 +108,48 @@ def priced(drafts: Sequence[ReleasePlan], request: Request) -> Priced:
             selection = replace(selection, counted=counted, epsilon=own, delta=next(deltas))
         found.append(replace(draft, slots=tuple(slots), selection=selection))
     return tuple(found), joint
+
+
+def asked(drafts: Sequence[ReleasePlan], request: Request, budget: Budget) -> Request:
+    """The request at the price that the statement's hints leave: the sum of them where every part has one, else the
+    epsilon of the settings. Raises DP120 where hints leave nothing for what has none, DP402 above the ceiling."""
+    parts = list(_parts(drafts, request))
+    hinted = sorted((p.hint for p in parts if p.hint is not None), key=lambda h: h.span.start)
+    if not hinted:
+        return request
+    rest = [p for p in parts if p.hint is None]
+    whole = sum((h.share for h in hinted), Fraction(0))
+    most, shown = budget.max_query_epsilon, show_amount(whole)
+    taken, beyond = Fraction(0), hinted[-1]  # the hint with which they are too much
+    for hint in hinted:
+        taken += hint.share
+        if taken >= request.epsilon if rest else taken > most:
+            beyond = hint
+            break
+    if not rest:
+        if whole > most:
+            reason = (
+                f"the policy allows at most epsilon {show_amount(most)} per statement, and the hints sum to {shown}"
+            )
+            raise refusal("DP402", reason, span=beyond.span, repair=f"ask for {show_amount(most)} at most together")
+        return replace(request, epsilon=whole, delta=delta_of(budget, whole))
+    if whole >= request.epsilon:
+        named = list(dict.fromkeys(m.text for p in rest if p.slot is not None for m in p.slot.outputs))
+        others = ", ".join(named[:3]) + (", ..." if len(named) > 3 else "") if named else "the decision on keys"
+        left = "nothing" if whole == request.epsilon else f"less than nothing ({show_amount(request.epsilon - whole)})"
+        reason = f"the hints take {shown} of the statement's epsilon {show_amount(request.epsilon)}: {left} is left for"
+        more = f"SET epsilon = {show_amount(min(2 * whole, most))}" if whole < most else f"ask for less than {shown}"
+        repair = f"{more}, or give {others} a hint too" if named else f"{more}, or hint less"
+        raise refusal("DP120", f"{reason} {others}", span=beyond.span, repair=repair)
+    return request
+
+
+def _shares(parts: Sequence[_Part], request: Request) -> list[Fraction]:
+    """Of each part: its hint, or by weight of what hints leave."""
+    left = request.epsilon - sum((p.hint.share for p in parts if p.hint is not None), Fraction(0))
+    weights = [p.weight for p in parts if p.hint is None]
+    others = iter(split(left, weights) if weights else ())
+    return [p.hint.share if p.hint is not None else next(others) for p in parts]
 
 
 def _normal(slot: Slot, draft: ReleasePlan, share: Fraction, sigma: Fraction) -> Slot:
@@ -122,7 +169,7 @@ def _parts(drafts: Sequence[ReleasePlan], request: Request) -> Iterator[_Part]:
             decides = draft.selection if slot.counts_units else None
             rows = sum(log(spread(m, slot)) - 2 * log(slot.weight) for m in slot.outputs)
             chooses = draft.choosing is not None
-            yield _Part(slot, slot.norms, weight, len(slot.outputs), rows, decides, chooses)
+            yield _Part(slot, slot.norms, weight, slot.hint, len(slot.outputs), rows, decides, chooses)
         for slot in _apart(draft):
             yield _Part(None, slot.norms, Fraction(1), decides=draft.selection)
 
@@ -167,18 +214,17 @@ def could_gain(slots: int, ratio: float, request: Request) -> bool:
 
 def _error(parts: Sequence[_Part], normal: frozenset[int], request: Request) -> float:
     """The sum of logarithms that is to be least."""
-    whole = sum((p.weight for p in parts), Fraction(0))
-    each = [variances.as_float(request.epsilon * p.weight / whole) for p in parts]
+    each = [variances.as_float(share) for share in _shares(parts, request)]
     decisions = sum(p.decides is not None for p in parts)
     delta = float(request.delta) / max(decisions + bool(normal), 1)
     mu = variances.mu(sum(each[i] for i in normal), delta) if normal else 0.0
     if normal and mu < 1e-12:
         return inf
-    root = sqrt(sum(float(parts[i].weight) ** 2 for i in normal))
+    root = sqrt(sum(each[i] ** 2 for i in normal))
     total = 0.0
     for i, part in enumerate(parts):
         if i in normal:
-            variance = variances.of_normal(part.norms, mu * float(part.weight) / root)
+            variance = variances.of_normal(part.norms, mu * each[i] / root)
         else:
             variance = variances.of_laplace(part.norms, each[i])
         total += part.spread + part.outputs * log(max(variance, 1e-300))
