@@ -36,7 +36,9 @@ def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
     lines += _joint(plan)
     if plan.weights:
         shares = ", ".join(f"{column} {show_amount(weight)}" for column, weight in plan.weights.items())
-        lines.append(f"shared by weights: {shares}; 1 for what is not named")
+        hinted = any(slot.hint is not None for release in plan.releases for slot in release.slots)
+        what = "what is not asked for is shared" if hinted else "shared"
+        lines.append(f"{what} by weights: {shares}; 1 for what is not named")
     shown: set[str] = set()
     for release, sealed in zip(plan.releases, rewritten.inner, strict=True):
         read = [name for name in sorted(set(publics(release.release.input))) if name not in shown]
