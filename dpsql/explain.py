@@ -36,7 +36,9 @@ def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
     lines += _joint(plan)
     if plan.weights:
         shares = ", ".join(f"{column} {show_amount(weight)}" for column, weight in plan.weights.items())
-        lines.append(f"shared by weights: {shares}; 1 for what is not named")
+        hinted = any(slot.hint is not None for release in plan.releases for slot in release.slots)
+        what = "what is not asked for is shared" if hinted else "shared"
+        lines.append(f"{what} by weights: {shares}; 1 for what is not named")
     shown: set[str] = set()
     for release, sealed in zip(plan.releases, rewritten.inner, strict=True):
         read = [name for name in sorted(set(publics(release.release.input))) if name not in shown]
@@ -73,7 +75,7 @@ def _release(plan: ReleasePlan) -> list[str]:
         groups += f", in {len(plan.release.sets)} grouping sets; a row counts once in each"
     if plan.release.keys and all(k.of_unit for k in plan.release.keys):
         groups += "; a unit is in one of them"
-    lines = [f"{plan.release.name}: {groups}", f"  strategy {plan.limits.strategy}: {_limits(plan.limits)}"]
+    lines = [f"{plan.release.name}: {groups}", f"  strategy {plan.limits.strategy}: {_limits(plan)}"]
     if plan.selection is not None:
         lines.append(f"  {_selection(plan.selection)}")
     if plan.choosing is not None:
@@ -90,8 +92,9 @@ def _release(plan: ReleasePlan) -> list[str]:
     return lines
 
 
-def _limits(limits: Limits) -> str:
+def _limits(plan: ReleasePlan) -> str:
     """What is enforced for each unit, in words."""
+    limits = plan.limits
     if limits == Limits("rows", rows=1):
         return "each unit has one row"
     parts = []
@@ -103,7 +106,8 @@ def _limits(limits: Limits) -> str:
     if limits.groups is not None:
         parts.append(f"in at most {limits.groups} groups, chosen at random")
     if limits.ball is not None:
-        parts.append(f"a unit with more than {limits.ball} rows is scaled down to that weight")
+        by = "; for normal noise the root of its squares is" if plan.normal else ""
+        parts.append(f"a unit with more than {limits.ball} rows is scaled down to that weight{by}")
     return ", ".join(parts)
 
 
@@ -136,7 +140,7 @@ def _choice(plan: ReleasePlan, choosing: Choosing) -> list[str]:
     reach = shortfall(choosing.sensitivity * slot.step, _each(plan, choosing), plan.keys, Fraction(19, 20))
     lines = [
         f"  choice: {choosing.winners} of {plan.keys}, of {order} {plan.release.measures[0].text}{times}{several}",
-        f"  {name}: sensitivity {moved} of each score, epsilon {show_amount(plan.share)}{charged}",
+        f"  {name}: sensitivity {moved} of each score, {_share(slot)}{charged}",
     ]
     if charged:
         lines.append("    half is charged, since one unit moves all scores in one direction")
@@ -156,6 +160,11 @@ def _each(plan: ReleasePlan, choosing: Choosing) -> Fraction:
     return plan.share / choosing.winners
 
 
+def _share(slot: Slot) -> str:
+    """Its epsilon, and whether the statement asks for it."""
+    return f"epsilon {show_amount(slot.epsilon)}{' (asked for)' if slot.hint is not None else ''}"
+
+
 def _mechanism(slot: Slot, per_group: int | None) -> str:
     kind, unit, step = slot.kind.value, "", slot.step
     if slot.kind is SlotKind.MOMENTS and not slot.is_linear:
@@ -171,7 +180,7 @@ def _mechanism(slot: Slot, per_group: int | None) -> str:
     named = "of scale" if slot.sigma is None else "of deviation"
     return (
         f"{kind}: sensitivity {moved_as_shown}{unit} ({'L1' if slot.sigma is None else 'L2'}),"
-        f" epsilon {show_amount(slot.epsilon)}, {law.name} {named} {_number(law.size * step)}{unit}"
+        f" {_share(slot)}, {law.name} {named} {_number(law.size * step)}{unit}"
     )
 
 

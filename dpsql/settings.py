@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from dpsql.compile.limits import MECHANISMS, NORMAL, STRATEGIES, Request, ceiling, one_row_per_unit
+from dpsql.compile.limits import MECHANISMS, NORMAL, STRATEGIES, Request, ceiling, delta_of, one_row_per_unit
 from dpsql.errors import nearest, refusal
 from dpsql.policy.model import LIMITS, Policy
-from dpsql.privacy.accounting import GAUSSIAN, gaussian_budget, parse_amount, show_amount
-from dpsql.privacy.gaussian import mu_squared_of_pure
+from dpsql.privacy.accounting import parse_amount, show_amount
 
 
 class Settings(Mapping[str, object]):
@@ -32,20 +31,12 @@ class Settings(Mapping[str, object]):
 
     @property
     def request(self) -> Request:
-        """What the next statement asks for. Its delta is the policy's, or as large a part of the budget's as its price
-        is of the budget."""
+        """What the next statement asks for, unless its hints ask for another price."""
         epsilon, strategy, mechanism = (self._values[name] for name in ("epsilon", "strategy", "mechanism"))
         assert isinstance(epsilon, Fraction)
         assert strategy is None or isinstance(strategy, str)
         assert mechanism is None or isinstance(mechanism, str)
-        budget = self._policy.budget
-        delta = budget.per_query_delta
-        if delta is None:
-            delta = budget.delta * epsilon / budget.epsilon
-            if budget.composition == GAUSSIAN:
-                mu_squared, deltas = gaussian_budget(budget.epsilon, budget.delta)
-                share = mu_squared_of_pure(epsilon) / mu_squared if mu_squared else Fraction(1)
-                delta = deltas * min(share, Fraction(1))
+        delta = delta_of(self._policy.budget, epsilon)
         limits = {name: value for name in LIMITS if isinstance(value := self._values[name], int)}
         weights = self._values["weights"]
         return Request(epsilon, delta, strategy, mechanism, limits, weights if isinstance(weights, dict) else {})

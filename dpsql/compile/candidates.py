@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpsql.compile.blocks import PrivateBlock, aggregates, is_aggregate, nested_in
+from dpsql.compile.hints import HINT, hint_of
 from dpsql.compile.parse import span_of
 from dpsql.compile.trees import shown, unwrapped, wrapped
 from dpsql.errors import Error, Span, refusal
@@ -78,7 +79,10 @@ def mode(block: PrivateBlock, call: exp.Mode, condition: exp.Expr | None) -> tup
     where = [wrapped(c.copy()) for c in (block.where, condition) if c is not None]
     rows = exp.and_(*where, present, copy=False)
     keyed = replace(block, items=(), groups=(value.copy(),), where=rows, having=None, qualify=None, order=(), ctes=())
-    return keyed, Asked(1, False, exp.Count(this=exp.Star(), big_int=True), None, shown(call))
+    count = exp.Count(this=exp.Star(), big_int=True)
+    if (hint := hint_of(call)) is not None:
+        count.meta[HINT] = hint
+    return keyed, Asked(1, False, count, None, shown(call))
 
 
 def _winners(block: PrivateBlock) -> int | None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.compile.limits import Request, one_row_per_unit
+from dpsql.compile.limits import Request, delta_of, one_row_per_unit
 from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.relations import scans
 from dpsql.compile.resolve import PUBLIC_CATALOG
@@ -47,20 +47,8 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         most = [1 if fixed.issuperset(own) else d for own, d in zip(node.grouping, release.domains, strict=True)]
         reach = [min(n for n in (limits.rows, limits.groups, d) if n is not None) for d in most]
         touched = sum(reach)
-        for slot in (s for s in release.slots if s.sigma is not None):
-            _check_normal(slot, limits, reach)
-        for slot in (s for s in release.slots if s.sigma is None):
-            l1 = l2_squared = 0
-            for keys in reach:  # of each grouping set: a row counts once in every one
-                rows = [n for n in (limits.rows, limits.ball) if n is not None]
-                rows += [keys * limits.per_group] if limits.per_group is not None else []
-                in_one = [n for n in (limits.rows, limits.ball, limits.per_group) if n is not None]
-                l1 += keys if slot.kind is SlotKind.UNITS else min(rows) * slot.weight
-                l2_squared += keys if slot.kind is SlotKind.UNITS else min(rows) * min(in_one) * slot.weight**2
-            _require(limits.ball is None or slot.kind is not SlotKind.DISTINCT, "distinct values are limited")
-            covered = slot.norms.l1 == l1 > 0 and slot.scale * slot.epsilon == l1
-            covered = covered and slot.norms.l2_squared == l2_squared
-            _require(covered and slot.norms.keys == touched, "the noise covers the sensitivity")
+        for slot in release.slots:
+            _check_norms(slot, limits, reach)
         for slot in release.slots:
             _require(slot.epsilon > 0, "every slot is charged")
             _check_moments(slot)
@@ -78,10 +66,11 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
     _require(plan.composition == policy.budget.composition, "charges add up as the policy says")
     if plan.releases:
         shares = sum((r.share for r in plan.releases), Fraction(0))
-        _require(shares == request.epsilon, "the shares are the epsilon that was asked")
+        epsilon, delta = _asked(plan, policy, request)
+        _require(shares == epsilon, "the shares are the epsilon that was asked")
         halved = sum((r.share / 2 for r in plan.releases if _is_one_sided(r)), Fraction(0))
         _require(plan.epsilon == shares - halved, "the price is the epsilon that was asked")
-        _require(plan.delta in (0, request.delta), "the price is the delta that was asked")
+        _require(plan.delta in (0, delta), "the price is the delta that was asked")
         _check_joint(plan)
 
 
@@ -93,16 +82,38 @@ def _check_fixed(release: ReleasePlan, policy: Policy) -> None:
     _require(all(c.table not in several for c in fixed), "a unit has one value of a key that it determines")
 
 
-def _check_normal(slot: Slot, limits: Limits, reach: Sequence[int]) -> None:
-    """Its L2 norm, and that the noise is no choice's."""
-    l2_squared = 0
+def _asked(plan: PrivatePlan, policy: Policy, request: Request) -> tuple[Fraction, Fraction]:
+    """The price that settings and hints ask for, by the hints of the aggregates: each slot with hints has the largest
+    of them, and where a slot or a decision on keys has none, something of the statement's epsilon is left for it."""
+    hinted, others = Fraction(0), False
+    for release in plan.releases:
+        others |= release.selection is not None and release.selection.epsilon > 0
+        for slot in release.slots:
+            hints = [hint.share for measure in slot.outputs for hint in measure.hints]
+            others |= not hints
+            hinted += max(hints, default=Fraction(0))
+            _require(not hints or slot.epsilon == max(hints), "a share is the one that was asked")
+    if others:
+        _require(hinted < request.epsilon, "hints leave something for what has none")
+        return request.epsilon, request.delta
+    _require(hinted <= policy.budget.max_query_epsilon, "hints ask for no more than the policy allows")
+    return hinted, delta_of(policy.budget, hinted)
+
+
+def _check_norms(slot: Slot, limits: Limits, reach: Sequence[int]) -> None:
+    """What a unit moves a slot by, over all grouping sets (a row counts once in every one), in L1 and squared in L2;
+    and that its noise is for that much. A ball is one of L1 under discrete Laplace noise, of L2 under normal noise."""
+    in_one = min(n for n in (limits.rows, limits.ball, limits.per_group) if n is not None) * slot.weight
+    l1 = l2_squared = 0
     for keys in reach:
         rows = [n for n in (limits.rows, limits.ball) if n is not None]
-        in_one = [*rows, *([limits.per_group] if limits.per_group is not None else [])]
         rows += [keys * limits.per_group] if limits.per_group is not None else []
-        one = min(in_one) * slot.weight
-        l2_squared += keys if slot.kind is SlotKind.UNITS else min(min(rows) * slot.weight * one, keys * one**2)
+        l1 += keys if slot.kind is SlotKind.UNITS else min(rows) * slot.weight
+        l2_squared += keys if slot.kind is SlotKind.UNITS else min(rows) * slot.weight * in_one
+    _require(limits.ball is None or slot.kind is not SlotKind.DISTINCT, "distinct values are limited")
     covered = slot.norms.l2_squared == l2_squared > 0 and slot.norms.keys == sum(reach)
+    if slot.sigma is None:
+        covered = covered and slot.norms.l1 == l1 > 0 and slot.scale * slot.epsilon == l1
     _require(covered, "the noise covers the sensitivity")
 
 

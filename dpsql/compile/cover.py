@@ -9,7 +9,8 @@ from a slot for each and joins two at a time, the best pair first, as long as th
 Laplace noise; of normal noise the variance is only T times as much, so that fewer are joined.
 
 Two slots can be joined where each aggregate is over the same rows in the joint one: what it does not name itself must
-have a value in every row. `check` asks that again of the finished plan.
+have a value in every row. `check` asks that again of the finished plan. Aggregates with a hint are joined among
+themselves, whatever noise they get, so that what is left for the others, and what hints cost, hangs on them alone.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ class _Group:
     values: tuple[tuple[Scalar, int], ...]
     measures: tuple[Measure, ...]
 
+    @property
+    def is_hinted(self) -> bool:
+        return any(measure.hints for measure in self.measures)
+
 
 def cover(measures: Sequence[Measure], *, normal: bool = False) -> tuple[Slot, ...]:
     """The slots that give these measures, not priced yet. normal: whether for normal noise."""
@@ -59,8 +64,15 @@ def cover(measures: Sequence[Measure], *, normal: bool = False) -> tuple[Slot, .
             filtered.append(Slot(SlotKind.ROWS, measure.argument, None, (measure,), *_PRICED))
         else:
             groups.append(_Group(needs(measure), (measure,)))
-    while (better := _best(groups, len(apart) + len(filtered), power * len(measures))) is not None:
-        groups = better
+    fixed = len(apart) + len(filtered)
+    hinted = [g for g in groups if g.is_hinted]
+    others = [g for g in groups if not g.is_hinted]
+    while (better := _best(hinted, fixed + len(others), 2 * len(measures))) is not None:
+        hinted = better
+    while (better := _best(others, fixed + len(hinted), power * len(measures))) is not None:
+        others = better
+    order = {measure.name: i for i, measure in enumerate(measures)}
+    groups = sorted([*others, *hinted], key=lambda g: order[g.measures[0].name])
     found = [_slot(group) for group in groups]
     counts = [s for s in found if s.kind is SlotKind.ROWS]
     return (*apart, *(s for s in found if s.kind is not SlotKind.ROWS), *counts, *filtered)

@@ -17,16 +17,17 @@ Sizes = tuple[float, ...]
 
 
 def linear(measure: Measure, slot: Slot) -> tuple[Sizes, float] | None:
-    """The error of a count or a sum, and what rounding adds; None of what is not linear in the noise."""
+    """The error of a count or a sum, and what rounding adds; None of what is not linear in the noise. Normal noise is
+    rounded by half a step in each component (see `intervals`), and its sum need not be a whole one."""
     if measure.statistic.is_count:
-        return _of_noise(slot, [1.0] * len(slot.components)), 1.0
+        return _with_rounding(slot, [1.0] * len(slot.components), 1.0)
     if measure.statistic is not Statistic.SUM:
         return None
     (place,) = slot.places(measure)
     lo, hi = range_of(slot, place)
     degree = slot.degrees[place]
     factors = [lo + (hi - lo) * index[place] / degree for index in slot.components]
-    return _of_noise(slot, factors), (hi - lo) / slot.spans[place]
+    return _with_rounding(slot, factors, (hi - lo) / slot.spans[place])
 
 
 def numerator(measure: Measure, slot: Slot) -> Sizes | None:
@@ -50,6 +51,11 @@ def range_of(slot: Slot, place: int) -> tuple[float, float]:
     grid = slot.axes[place].grid
     assert grid is not None
     return float(grid.lo * grid.step), float(grid.hi * grid.step)
+
+
+def _with_rounding(slot: Slot, factors: list[float], step: float) -> tuple[Sizes, float]:
+    sizes = _of_noise(slot, factors)
+    return sizes, step if slot.sigma is None else step + sum(sizes) / float(slot.size) / 2
 
 
 def _of_noise(slot: Slot, factors: list[float]) -> Sizes:

@@ -105,6 +105,13 @@ def _in(node: exp.Expr) -> Error | None:
     return refusal("DP240", "IN without values is not answered", repair="list the values: IN (...)")
 
 
+def _distinct(node: exp.Expr) -> Error | None:
+    """COUNT(DISTINCT): an aggregate of nothing."""
+    if node.expressions or not isinstance(node.parent, exp.Func):
+        return None
+    return refusal("DP101", "DISTINCT is followed by nothing", repair="write COUNT(DISTINCT column)")
+
+
 _CHAINS: tuple[tuple[type[exp.Expr], ...], ...] = (
     (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE),
     (exp.Like, exp.ILike, exp.RegexpFullMatch, exp.RegexpLike, exp.Glob, exp.SimilarTo),
@@ -119,6 +126,7 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr], Error | None]] = {
     exp.With: _with,
     exp.Subquery: _subquery,
     exp.In: _in,
+    exp.Distinct: _distinct,
     exp.WindowSpec: _frame,
     exp.Union: _set_operation,
     exp.Except: _set_operation,

@@ -20,6 +20,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.compile.hints import Hint
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind, SqlType
 
@@ -253,7 +254,7 @@ class Measure:
     `column`: the result's column that shows it first ("" where it stands in HAVING or ORDER BY alone).
 
     argument: for ROWS and UNITS a predicate (None = every row), else the value (a FILTER is folded into it as CASE).
-    second: the other value of a pair; rows where either is NULL do not count.
+    second: the other value of a pair; rows where either is NULL do not count. hints: of all its calls.
     """
 
     name: str
@@ -263,6 +264,7 @@ class Measure:
     column: str = ""
     span: Span | None = None
     second: Scalar | None = None
+    hints: tuple[Hint, ...] = ()
 
     def __post_init__(self) -> None:
         if self.argument is not None and self.statistic in (Statistic.ROWS, Statistic.UNITS):

@@ -18,8 +18,10 @@ from fractions import Fraction
 from math import log
 
 from dpsql.errors import Span, refusal
-from dpsql.policy.model import LIMITS, Table
+from dpsql.policy.model import LIMITS, Budget, Table
 from dpsql.privacy import variances
+from dpsql.privacy.accounting import GAUSSIAN, gaussian_budget
+from dpsql.privacy.gaussian import mu_squared_of_pure
 from dpsql.privacy.sensitivity import Limits, of_rows, of_units, over_sets
 
 WORST_CASE = 20
@@ -51,6 +53,17 @@ class Request:
     weights: Mapping[str, Fraction] = field(default_factory=dict)
 
 
+def delta_of(budget: Budget, epsilon: Fraction) -> Fraction:
+    """Of a statement: the policy's, or as large a part of the budget's as its price is of the budget."""
+    if budget.per_query_delta is not None:
+        return budget.per_query_delta
+    if budget.composition != GAUSSIAN:
+        return budget.delta * epsilon / budget.epsilon
+    mu_squared, deltas = gaussian_budget(budget.epsilon, budget.delta)
+    share = mu_squared_of_pure(epsilon) / mu_squared if mu_squared else Fraction(1)
+    return deltas * min(share, Fraction(1))
+
+
 def one_row_per_unit(table: Table) -> bool:
     """Whether a unit has one row by construction: the unit is the table's key, enforced by the snapshot."""
     return table.every_row_is_a_unit or table.key == (table.unit,)
@@ -80,10 +93,11 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The aggregates of a release: how many count units, and how many add up rows."""
+    """The aggregates of a release: how many count units, and how many add up rows; and how many its statement has."""
 
     units: int
     others: int
+    of_statement: int
 
 
 def declared(table: Table, request: Request) -> Declared:
@@ -152,7 +166,7 @@ def choose_for_choice(
     each (unit, candidate) alone, and R in its place where no r is declared; neither R nor g cuts anything across
     candidates."""
     if request.strategy not in (None, "cells"):
-        return choose(limits, domains, reach, True, request, Asked(0, 1), span)
+        return choose(limits, domains, reach, True, request, Asked(0, 1, 1), span)
     return Limits("cells", per_group=min(n for n in (limits.per_group, limits.rows) if n is not None))
 
 
@@ -178,15 +192,17 @@ def _is_less(cells: Limits, other: Limits, reach: Domains, private: bool, reques
     the sum of logarithms that `pricing` goes by."""
     epsilon, delta = variances.as_float(request.epsilon), float(request.delta)
     apart = private and not asked.units  # a decision on keys that no released count makes is one more slot
-    slots = max(asked.units + asked.others + apart, 1)
+    slots = max(asked.of_statement + apart, 1)
     if private:
         delta /= 2
+
+    laplace, normal = request.mechanism != NORMAL, request.mechanism != LAPLACE
 
     def noise(limits: Limits) -> float:
         units = over_sets([of_units(limits, keys) for keys in reach])
         rows = over_sets([of_rows(limits, 1, keys) for keys in reach])
-        found = asked.units * log(variances.least(units, slots, epsilon, delta))
-        found += asked.others * log(variances.least(rows, slots, epsilon, delta))
+        found = asked.units * log(variances.least(units, slots, epsilon, delta, laplace=laplace, normal=normal))
+        found += asked.others * log(variances.least(rows, slots, epsilon, delta, laplace=laplace, normal=normal))
         if private:
             found += 2 * log(variances.half_kept(rows.keys, epsilon / slots, delta))
         return found

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.compile import candidates, joins, refused
+from dpsql.compile import candidates, hints, joins, refused
 from dpsql.compile.blocks import (
     NESTED,
     Item,
@@ -52,10 +52,11 @@ engine. Raises DP232 for types that private rows cannot be compared with, DP502 
 
 
 def lower(resolved: Resolved, policy: Policy, facts: PublicFacts, describe: Describe) -> Query:
-    """The IR of a statement. Raises DP2xx where it has none."""
+    """The IR of a statement. Raises DP2xx where it has none, DP120 for a hint that no aggregate of it has."""
     lowerer = _Lowerer(resolved, policy, facts, describe)
     outer = lowerer.place(resolved.root, at_top=True)
     check_public(outer)
+    hints.check_spent(resolved.hints, (h for r in lowerer.releases for m in r.measures for h in m.hints))
     return Query(tuple(lowerer.releases), outer, tuple(lowerer.publics))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from dpsql.compile.blocks import PrivateBlock, Source, TableSource, is_aggregate, is_optional, nested_in
+from dpsql.compile.hints import hint_of
 from dpsql.compile.instead import argument_of, instead_of, name_of, not_single, sample, several, several_distinct
 from dpsql.compile.ir import Measure, Scalar, Statistic, is_same
 from dpsql.compile.joins import is_public
@@ -65,13 +68,17 @@ class Measures:
         call, condition = unfiltered(node)
         self.check_unowned(call, condition, node)
         statistic, argument, second = self._statistic(call, condition, span_of(node))
-        for measure in self.found:
+        hint = hint_of(call)
+        for i, measure in enumerate(self.found):
             same = is_same(measure.argument, argument) and is_same(measure.second, second)
             if statistic in _SYMMETRIC and second is not None:
                 same |= is_same(measure.argument, second) and is_same(measure.second, argument)
             if measure.statistic is statistic and same:
-                return measure
-        measure = Measure(f"a{len(self.found) + 1}", statistic, argument, text, column, span_of(node), second)
+                if hint is not None and hint not in measure.hints:
+                    self.found[i] = replace(measure, hints=(*measure.hints, hint))
+                return self.found[i]
+        hints = (hint,) if hint is not None else ()
+        measure = Measure(f"a{len(self.found) + 1}", statistic, argument, text, column, span_of(node), second, hints)
         self.found.append(measure)
         return measure
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from dpsql.compile import essence
+from dpsql.compile import essence, hints
 from dpsql.compile.canonical import Pair, alike, check_shape, parenthesised, plain, read, same, span_of, write
 from dpsql.compile.instead import instead_of, name_of, reasoned, several_distinct
 from dpsql.compile.parameters import Parameters, literals_for, number, put
@@ -43,20 +43,24 @@ _COMPARISONS |= {TokenType.DPIPE, TokenType.LIKE, TokenType.ILIKE, TokenType.BET
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A canonical query. `text`: the analyst's, in which the spans of the tree's nodes count."""
+    """A canonical query. `text`: the analyst's, in which the spans of the tree's nodes count. `hints`: all of
+    its text; in the tree they are notes at the calls, which no text made of it shows."""
 
     tree: exp.Query
     text: str
+    hints: tuple[hints.Hint, ...] = ()
 
 
 def parse(text: str, parameters: Parameters | None = None) -> Parsed:
-    """The canonical tree of one query; DP101, DP103, DP104, DP105, DP106, DP231 or DP003 otherwise."""
-    tokens = scan(text)
+    """The canonical tree of one query; DP101, DP103, DP104, DP105, DP106, DP120, DP231 or DP003 otherwise."""
+    taken = hints.take(text, scan(text))
+    tokens = taken.tokens
     _refuse_loose_not(tokens)
     _refuse_unfinished(tokens)
     numbered, slots = number(tokens)
     literals = literals_for(slots, parameters)
-    first = check_shape(place(plain(put(read(numbered, text), literals, slots)), tokens))
+    first = check_shape(place(plain(put(read(numbered, taken.text), literals, slots)), tokens))
+    hints.put(first, taken.hints)
     spelled = {name: tokenize(write(literal)) for name, literal in literals.items()}
     try:
         settled = _settle(first)
@@ -72,7 +76,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
     for node, origin in settled.pairs:
         node._meta = dict(origin._meta) if origin._meta else None
     dissolve(first)
-    return Parsed(settled.tree, text)
+    return Parsed(settled.tree, text, tuple(taken.hints.values()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dpsql.compile.cover import cover
 from dpsql.compile.ir import MAX_INFERRED_KEYS, PublicKeys, Query, Release, Scalar, Statistic
 from dpsql.compile.limits import Asked, Declared, Domains, Request, choose, choose_for_choice, combined, declared
 from dpsql.compile.plan import Choosing, PrivatePlan, ReleasePlan, Selection, reach_of
-from dpsql.compile.pricing import cheaper, could_gain, priced
+from dpsql.compile.pricing import asked, could_gain, priced
 from dpsql.compile.relations import scans
 from dpsql.compile.slots import SUBGRID, Slot, SlotKind
 from dpsql.errors import Error, NotSupportedError, refusal
@@ -30,20 +30,32 @@ FactorRange = Callable[[PublicKeys, Scalar], tuple[Fraction, Fraction]]
 def plan(
     query: Query, policy: Policy, request: Request, count_keys: CountKeys, factor_range: FactorRange
 ) -> PrivatePlan:
-    """The priced plan of a statement. Raises DP120, DP205, DP207, DP211, DP223, DP224."""
-    drafts: Sequence[ReleasePlan] = [_draft(r, policy, request, count_keys, factor_range) for r in query.releases]
+    """The priced plan of a statement. Raises DP120, DP205, DP207, DP211, DP223, DP224, DP402."""
+    drafts: Sequence[ReleasePlan] = [
+        _draft(release, query, policy, request, count_keys, factor_range) for release in query.releases
+    ]
     slots = [slot for draft in drafts for slot in draft.slots]
     ratio = max((s.norms.l1**2 / s.norms.l2_squared for s in slots), default=0.0)
-    if could_gain(sum(len(s.outputs) for s in slots), ratio, request):
-        drafts = cheaper(drafts, [_covered(draft, normal=True) for draft in drafts], request)
-    releases, joint = priced(drafts, request)
+    covers = [drafts]
+    decides = any(draft.selection is not None for draft in drafts)
+    if could_gain(sum(len(s.outputs) for s in slots), ratio, request, decides=decides):
+        others = [_covered(draft, normal=True) for draft in drafts]
+        covers += [others] if others != drafts else []
+    releases, joint = priced([(cover, asked(cover, request, policy.budget)) for cover in covers])
     query = replace(query, releases=tuple(d.release for d in releases))
     return PrivatePlan(query, releases, request.weights, policy.budget.composition, joint)
 
 
 def _draft(
-    release: Release, policy: Policy, request: Request, count_keys: CountKeys, factor_range: FactorRange
+    release: Release,
+    query: Query,
+    policy: Policy,
+    request: Request,
+    count_keys: CountKeys,
+    factor_range: FactorRange,
 ) -> ReleasePlan:
+    units = sum(m.statistic is Statistic.UNITS for m in release.measures)
+    aggregates = Asked(units, len(release.measures) - units, sum(len(r.measures) for r in query.releases))
     if release.choice is not None and (release.public_keys is None or release.private_keys):
         raise _no_candidates(release)
     domains = _domains(release, request, count_keys)
@@ -54,7 +66,7 @@ def _draft(
         domains = _domains(release, request, count_keys)
     found = {s.alias: declared(policy.tables[s.table], request) for s in scans(release.input) if not s.public}
     most = {s.alias: policy.tables[s.table].max_rows_per_unit or 1 for s in scans(release.input) if not s.public}
-    limits = _limits(release, found, domains, request)
+    limits = _limits(release, found, domains, request, aggregates)
     early = {}
     if release.driving is not None and limits.rows is not None and not limits.late and not release.one_row:
         early[release.driving] = limits.rows
@@ -62,7 +74,7 @@ def _draft(
     draft = _covered(ReleasePlan(release, limits, domains, ()))
     if release.choice is not None:
         slot = draft.slots[0]
-        released = _norms_if_released(release, slot, found, domains, request)
+        released = _norms_if_released(release, slot, found, domains, request, aggregates)
         draft = replace(draft, choosing=_choosing(release, slot, domains, released, policy, factor_range))
     if None in domains:
         touched = sum(sensitivity.touched_keys(limits, keys) for keys in draft.reach)
@@ -77,7 +89,9 @@ def _covered(draft: ReleasePlan, *, normal: bool = False) -> ReleasePlan:
     return replace(draft, slots=tuple(_with_norms(slot, draft.limits, draft.reach, rows) for slot in found))
 
 
-def _limits(release: Release, found: Mapping[str, Declared], domains: Domains, request: Request) -> Limits:
+def _limits(
+    release: Release, found: Mapping[str, Declared], domains: Domains, request: Request, aggregates: Asked
+) -> Limits:
     """The limits of a release. A public table may multiply rows where what is limited are the joined rows of each
     (unit, key), however many there are (`bounds` bounds them): not where R is what bounds them. Raises DP211, DP223."""
     if release.one_row:
@@ -87,18 +101,16 @@ def _limits(release: Release, found: Mapping[str, Declared], domains: Domains, r
     else:
         given = combined(list(found.values()), rows_of(release.input, found) or 1)
     multiplied = release.multiplied
-    units = sum(m.statistic is Statistic.UNITS for m in release.measures)
-    asked = Asked(units, len(release.measures) - units)
     reach = reach_of(release, domains)
     bounded = bool(release.keys) and given.per_group is not None and (given.groups is not None or None not in reach)
     if release.choice is not None:
         limits = choose_for_choice(given, domains, reach, request, release.span)
     elif multiplied is not None and bounded and request.strategy is None:
         limits = choose(
-            given, domains, reach, bool(release.keys), replace(request, strategy="cells"), asked, release.span
+            given, domains, reach, bool(release.keys), replace(request, strategy="cells"), aggregates, release.span
         )
     else:
-        limits = choose(given, domains, reach, bool(release.keys), request, asked, release.span)
+        limits = choose(given, domains, reach, bool(release.keys), request, aggregates, release.span)
     if multiplied is not None and (limits.rows is not None or not limits.per_unit):
         raise multiplied
     return limits
@@ -129,10 +141,11 @@ def _norms_if_released(
     found: Mapping[str, Declared],
     domains: Domains,
     request: Request,
+    aggregates: Asked,
 ) -> Norms | None:
     """Of a choice's score, if all groups were released with it instead; None where that is refused."""
     try:
-        limits = _limits(replace(release, choice=None), found, domains, replace(request, strategy=None))
+        limits = _limits(replace(release, choice=None), found, domains, replace(request, strategy=None), aggregates)
     except NotSupportedError:
         return None
     return _with_norms(replace(slot, subgrid=1), limits, reach_of(release, domains), 0).norms

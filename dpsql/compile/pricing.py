@@ -1,20 +1,22 @@
 """Price: share a statement's epsilon and delta among its slots, and give each slot the noise that suits it.
 
-Epsilon is shared by weight: a slot of discrete Laplace noise, a choice and a decision on keys spend their shares each.
+Epsilon is shared by weight, but for slots with a hint: these have what they ask for, and the others what is left. A
+slot of discrete Laplace noise, a choice and a decision on keys spend their shares each.
 The slots of rounded normal noise pool theirs: together they are one Gaussian mechanism of that epsilon and of a share
-of the delta, sum of (Delta_2/sigma)^2 = mu^2. Of its mu^2 each gets a part by the square of its weight, so that a
-weight of 2 means half of the noise, as with discrete Laplace noise.
+of the delta, sum of (Delta_2/sigma)^2 = mu^2. Of its mu^2 each gets a part by the square of its share, so that a
+share twice as large means half of the noise, as with discrete Laplace noise.
 
 Why the shares add up, though the slots of several releases take turns, and later ones may read what earlier ones gave.
 Let G be all normal slots of the statement, P all that is pure, and ' a neighbour. Run with G on D' and P on D: against
 the run with both on D, P only answers by some fixed random rule of what it sees, so what differs are Gaussian
 mechanisms chosen one after another, which are mu-GDP together (Dong, Roth, Su, Gaussian differential privacy, corollary
 3.3), so (e, d)-DP. Against the run with both on D' it is now G that answers by a fixed rule, and each pure answer has a
-density of at most e^(its share) times that on D'. Hence, for every event S and with e1 the sum of the pure shares,
+density of at most e^(its price) times that on D'. Hence, for every event S and with e1 the sum of the pure prices,
 
     P[G(D), P(D) in S] <= e^e P[G(D'), P(D) in S] + d <= e^(e + e1) P[G(D'), P(D') in S] + d.
 
-A decision on keys is so but for a chance, which adds to d (`accounting`, `thresholds`).
+A decision on keys is so but for a chance (`thresholds`): with a weight of at least 1 minus the sum of these chances all
+releases are those over the keys of D alone, for which the above holds; what is left adds to d (as in `accounting`).
 
 Which slots are normal is chosen by expected error, as `cover` chooses slots: by the sum over all aggregates of the
 logarithm of their variance, and for a decision on keys of twice the logarithm of the units that a key needs to be shown
@@ -30,12 +32,14 @@ from fractions import Fraction
 from math import inf, log, sqrt
 
 from dpsql.compile.cover import spread
-from dpsql.compile.limits import LAPLACE, NORMAL, Request
+from dpsql.compile.hints import Hint
+from dpsql.compile.limits import LAPLACE, NORMAL, Request, delta_of
 from dpsql.compile.plan import Joint, ReleasePlan, Selection
 from dpsql.compile.slots import Slot, SlotKind
 from dpsql.errors import refusal
+from dpsql.policy.model import Budget
 from dpsql.privacy import sensitivity, variances
-from dpsql.privacy.accounting import split
+from dpsql.privacy.accounting import show_amount, split
 from dpsql.privacy.gaussian import mu_squared_for, sigma_for
 from dpsql.privacy.sensitivity import Norms
 
@@ -50,25 +54,31 @@ class _Part:
     slot: Slot | None
     norms: Norms
     weight: Fraction
+    hint: Hint | None = None
     decides: Selection | None = None
     chooses: bool = False
 
 
-def cheaper(drafts: Sequence[ReleasePlan], others: Sequence[ReleasePlan], request: Request) -> Sequence[ReleasePlan]:
-    """Of two ways to cover the same aggregates the one of less expected error."""
-    mine, theirs = (_best(list(_parts(d, request)), request)[0] for d in (drafts, others))
-    return others if theirs < mine - 1e-9 else drafts
+Cover = tuple[Sequence[ReleasePlan], Request]
+"""Drafts of all releases, and the request at their price (see `asked`)."""
 
 
-def priced(drafts: Sequence[ReleasePlan], request: Request) -> Priced:
-    """The drafts with their shares, and what the slots of normal noise are together. Raises DP120 for weights that name
-    no aggregate, DP223 where the delta is too small for the mechanism that is asked for."""
-    _check_weights(drafts, request)
-    parts = list(_parts(drafts, request))
+def priced(covers: Sequence[Cover]) -> Priced:
+    """Of several ways to cover the same aggregates the one of least expected error: its drafts with their shares, and
+    what the slots of normal noise are together. Raises DP120 for weights that name no aggregate, DP223 where the delta
+    is too small for the mechanism that is asked for."""
+    chosen: tuple[float, Cover, list[_Part], frozenset[int]] | None = None
+    for drafts, request in covers:
+        _check_weights(drafts, request)
+        parts = list(_parts(drafts, request))
+        error, normal = _best(parts, request, compared=len(covers) > 1)
+        if chosen is None or error < chosen[0] - 1e-9:
+            chosen = error, (drafts, request), parts, normal
+    assert chosen is not None
+    _, (drafts, request), parts, normal = chosen
     if not parts:
         return tuple(drafts), None
-    normal = _best(parts, request)[1] if request.delta else frozenset()
-    shares = split(request.epsilon, [p.weight for p in parts])
+    shares = _shares(parts, request)
     pooled = sum((shares[i] for i in normal), Fraction(0))
     decisions = sum(d.selection is not None for d in drafts)
     deltas = iter(split(request.delta, [1] * (decisions + bool(normal))) if decisions or normal else ())
@@ -79,7 +89,7 @@ def priced(drafts: Sequence[ReleasePlan], request: Request) -> Priced:
         if not joint.mu_squared:
             reason = "no noise of a size that can be drawn is enough for this epsilon and delta"
             raise refusal("DP223", reason, repair="SET mechanism = laplace, or ask with a larger epsilon")
-    squares = sum((parts[i].weight ** 2 for i in normal), Fraction(0))
+    squares = sum((shares[i] ** 2 for i in normal), Fraction(0))
     at, found = 0, []
     for draft in drafts:
         slots: list[Slot] = []
@@ -88,7 +98,7 @@ def priced(drafts: Sequence[ReleasePlan], request: Request) -> Priced:
             part, share = parts[at], shares[at]
             if at in normal:
                 assert joint is not None
-                part_of = joint.mu_squared * part.weight**2 / squares
+                part_of = joint.mu_squared * share**2 / squares
                 slots.append(_normal(slot, draft, share, sigma_for(part.norms.l2_squared, part_of)))
             elif part.slot is not None:
                 slots.append(replace(slot, epsilon=share))
@@ -101,6 +111,48 @@ def priced(drafts: Sequence[ReleasePlan], request: Request) -> Priced:
             selection = replace(selection, counted=counted, epsilon=own, delta=next(deltas))
         found.append(replace(draft, slots=tuple(slots), selection=selection))
     return tuple(found), joint
+
+
+def asked(drafts: Sequence[ReleasePlan], request: Request, budget: Budget) -> Request:
+    """The request at the price that the statement's hints leave: the sum of them where every part has one, else the
+    epsilon of the settings. Raises DP120 where hints leave nothing for what has none, DP402 above the ceiling."""
+    parts = list(_parts(drafts, request))
+    hinted = sorted((p.hint for p in parts if p.hint is not None), key=lambda h: h.span.start)
+    if not hinted:
+        return request
+    rest = [p for p in parts if p.hint is None]
+    whole = sum((h.share for h in hinted), Fraction(0))
+    most, shown = budget.max_query_epsilon, show_amount(whole)
+    taken, beyond = Fraction(0), hinted[-1]  # the hint with which they are too much
+    for hint in hinted:
+        taken += hint.share
+        if taken >= request.epsilon if rest else taken > most:
+            beyond = hint
+            break
+    if not rest:
+        if whole > most:
+            reason = (
+                f"the policy allows at most epsilon {show_amount(most)} per statement, and the hints sum to {shown}"
+            )
+            raise refusal("DP402", reason, span=beyond.span, repair=f"ask for {show_amount(most)} at most together")
+        return replace(request, epsilon=whole, delta=delta_of(budget, whole))
+    if whole >= request.epsilon:
+        named = list(dict.fromkeys(m.text for p in rest if p.slot is not None for m in p.slot.outputs))
+        others = ", ".join(named[:3]) + (", ..." if len(named) > 3 else "") if named else "the decision on keys"
+        left = "nothing" if whole == request.epsilon else f"less than nothing ({show_amount(request.epsilon - whole)})"
+        reason = f"the hints take {shown} of the statement's epsilon {show_amount(request.epsilon)}: {left} is left for"
+        more = f"SET epsilon = {show_amount(min(2 * whole, most))}" if whole < most else f"ask for less than {shown}"
+        repair = f"{more}, or give {others} a hint too" if named else f"{more}, or hint less"
+        raise refusal("DP120", f"{reason} {others}", span=beyond.span, repair=repair)
+    return request
+
+
+def _shares(parts: Sequence[_Part], request: Request) -> list[Fraction]:
+    """Of each part: its hint, or by weight of what hints leave."""
+    left = request.epsilon - sum((p.hint.share for p in parts if p.hint is not None), Fraction(0))
+    weights = [p.weight for p in parts if p.hint is None]
+    others = iter(split(left, weights) if weights else ())
+    return [p.hint.share if p.hint is not None else next(others) for p in parts]
 
 
 def _normal(slot: Slot, draft: ReleasePlan, share: Fraction, sigma: Fraction) -> Slot:
@@ -119,7 +171,7 @@ def _parts(drafts: Sequence[ReleasePlan], request: Request) -> Iterator[_Part]:
         for slot in draft.slots:
             weight = max(request.weights.get(m.column.lower(), Fraction(1)) for m in slot.outputs)
             decides = draft.selection if slot is decider else None
-            yield _Part(slot, slot.norms, weight, decides, draft.choosing is not None)
+            yield _Part(slot, slot.norms, weight, slot.hint, decides, draft.choosing is not None)
         for slot in _apart(draft):
             yield _Part(None, slot.norms, Fraction(1), decides=draft.selection)
 
@@ -132,62 +184,66 @@ def _apart(draft: ReleasePlan) -> list[Slot]:
     return [Slot(SlotKind.UNITS, None, None, (), norms, Fraction(1))]
 
 
-def _best(parts: Sequence[_Part], request: Request) -> tuple[float, frozenset[int]]:
-    """The least expected error, and the parts that have normal noise then."""
+def _best(parts: Sequence[_Part], request: Request, *, compared: bool) -> tuple[float, frozenset[int]]:
+    """The least expected error, and the parts that have normal noise then. compared: whether the error is of any use,
+    where there is no choice."""
     noised = [i for i, part in enumerate(parts) if not part.chooses]
     gains = {i: parts[i].norms.l1 ** 2 / parts[i].norms.l2_squared for i in noised}
     order = sorted(noised, key=lambda i: -gains[i])
     tried = [frozenset(order[:n]) for n in range(len(order) + 1)]
+    decides = any(part.decides is not None and part.decides.touched > 1 for part in parts)
     if request.mechanism == NORMAL:
         tried = tried[-1:]
-    elif not could_gain(len(noised), max(gains.values(), default=0.0), request):
+    elif not could_gain(len(noised), max(gains.values(), default=0.0), request, decides=decides):
         tried = tried[:1]
-    errors = [_error(parts, normal, request) for normal in tried]
+    if len(tried) == 1 and not compared:
+        return 0.0, tried[0]
+    each = [variances.as_float(share) for share in _shares(parts, request)]
+    spreads = [sum(log(spread(m, p.slot)) for m in p.slot.outputs) if p.slot is not None else 0.0 for p in parts]
+    errors = [sum(spreads) + _error(parts, normal, each, float(request.delta)) for normal in tried]
     least = min(range(len(tried)), key=lambda n: errors[n])
     return errors[least], tried[least]
 
 
-def could_gain(slots: int, ratio: float, request: Request) -> bool:
-    """Whether normal noise can be less than discrete Laplace noise where so many slots share epsilon, of which one has
+def could_gain(slots: int, ratio: float, request: Request, *, decides: bool) -> bool:
+    """Whether normal noise may be less than discrete Laplace noise where so many slots share epsilon, of which one has
     that ratio of Delta_1^2 to Delta_2^2. With all shares pooled its variance is slots Delta_2^2 / mu^2, against 2
-    (slots Delta_1 / epsilon)^2; a part of them pooled has less of epsilon, and mu/epsilon falls with it."""
+    (slots Delta_1 / epsilon)^2; with a part of them mu/epsilon is somewhat larger, for which there is room. decides:
+    whether a decision on keys of which a unit has several is among what it is for."""
     if request.delta == 0 or request.mechanism == LAPLACE:
         return False
     epsilon = variances.as_float(request.epsilon)
     slope = variances.mu(epsilon, float(request.delta)) / epsilon
-    return slots * ratio * 2 * slope**2 >= 0.8 or epsilon > 3  # of larger epsilons rounding decides
+    return decides or slots * ratio * 2 * slope**2 >= 0.5 or epsilon > 3  # of larger epsilons rounding decides
 
 
-def _error(parts: Sequence[_Part], normal: frozenset[int], request: Request) -> float:
-    """The sum of logarithms that is to be least."""
-    whole = sum((p.weight for p in parts), Fraction(0))
-    each = [variances.as_float(request.epsilon * p.weight / whole) for p in parts]
+def _error(parts: Sequence[_Part], normal: frozenset[int], each: Sequence[float], delta: float) -> float:
+    """The sum of logarithms that is to be least, up to what does not depend on the noise. each: the shares."""
     decisions = sum(p.decides is not None for p in parts)
-    delta = float(request.delta) / max(decisions + bool(normal), 1)
+    delta /= max(decisions + bool(normal), 1)
     mu = variances.mu(sum(each[i] for i in normal), delta) if normal else 0.0
     if normal and mu < 1e-12:
         return inf
-    root = sqrt(sum(float(parts[i].weight) ** 2 for i in normal))
+    root = sqrt(sum(each[i] ** 2 for i in normal))
     total = 0.0
     for i, part in enumerate(parts):
         if i in normal:
-            variance = variances.of_normal(part.norms, mu * float(part.weight) / root)
+            variance = variances.of_normal(part.norms, mu * each[i] / root)
         else:
             variance = variances.of_laplace(part.norms, each[i])
         if part.slot is not None:
-            of_row = log(max(variance, 1e-300)) - 2 * log(part.slot.weight)
-            total += sum(log(spread(m, part.slot)) + of_row for m in part.slot.outputs)
-        if part.decides is not None:
-            total += 2 * log(_half_kept(part, part.decides.touched, i in normal, each[i], delta, sqrt(variance)))
+            total += len(part.slot.outputs) * (log(max(variance, 1e-300)) - 2 * log(part.slot.weight))
+        if part.decides is None:
+            continue
+        touched = part.decides.touched
+        if i in normal:
+            units = variances.half_kept_by_normal(sqrt(variance), delta, touched)
+        elif part.slot is not None:
+            units = variances.half_kept_by_laplace(each[i], delta, touched)
+        else:
+            units = variances.half_kept_by_conditioned(each[i], delta, touched)
+        total += 2 * log(units)
     return total
-
-
-def _half_kept(part: _Part, touched: int, normal: bool, epsilon: float, delta: float, deviation: float) -> float:
-    if normal:
-        return variances.half_kept_by_normal(deviation, delta, touched)
-    if part.slot is not None:
-        return variances.half_kept_by_laplace(epsilon, delta, touched)
-    return variances.half_kept_by_conditioned(epsilon, delta, touched)
 
 
 def _check_weights(drafts: Sequence[ReleasePlan], request: Request) -> None:

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import assert_never
 
 from dpsql.compile.grid import Grid
+from dpsql.compile.hints import Hint
 from dpsql.compile.ir import Measure, Scalar, Statistic, is_same
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy import bernstein
@@ -72,6 +73,11 @@ class Slot:
     subgrid: int = 1
     axes: tuple[Axis, ...] = ()
     sigma: Fraction | None = None
+
+    @property
+    def hint(self) -> Hint | None:
+        """What was asked for: the largest hint of its aggregates. A number that several are read from is drawn once."""
+        return max((h for m in self.outputs for h in m.hints), key=lambda h: h.share, default=None)
 
     @property
     def degrees(self) -> Index:

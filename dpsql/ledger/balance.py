@@ -116,7 +116,7 @@ def exhausted(charge: Charge, state: State) -> Error:
     if amount > left > 0:
         repair = f"SET epsilon = {_shown(most).removeprefix('about ')} or less; or {repair}"
     elif amount <= left:
-        repair = "ask for what needs no delta: groups whose keys are public"
+        repair = "ask for what needs no delta: SET mechanism = laplace, and groups whose keys are public"
     return refusal("DP401", f"the statement asks for {asked}; what is left is {remaining}", repair=repair)
 
 

@@ -1,8 +1,9 @@
 """95 % intervals of values computed from several independent draws of noise: what a Bernstein slot gives.
 
-Functions of public numbers (the size of the noise and the released values), so they cost nothing. They treat the laws
-on integers as continuous: the noise of a Bernstein slot is N or more in size, so the difference is below one row or one
-grid step, which is added.
+Functions of public numbers (the size of the noise and the released values), so they cost nothing. Laplace laws on
+integers are treated as continuous: such noise of a Bernstein slot is N or more in size at usual prices, so the
+difference is below one row or one grid step, which is added. Normal noise may be smaller than a step: each draw is off
+by half of one at most from the real number that it was rounded from, and that is added.
 """
 
 from __future__ import annotations
@@ -85,10 +86,11 @@ def ratio_half_widths(
     """
     total = left + right
     share = np.clip(np.divide(right, total, out=np.full_like(total, 0.5), where=total > 0), 0, 1)
-    slack = linear_half_width((size, size), normal)
+    rounding = 0.5 if normal else 0.0
+    slack = linear_half_width((size, size), normal) + 2 * rounding
     found = np.full(len(total), inf)
     for i, (p, n) in enumerate(zip(share, total, strict=True)):
         if n > slack:
-            found[i] = linear_half_width((size * (1 - p), size * p), normal) / (n - slack)
+            found[i] = (linear_half_width((size * (1 - p), size * p), normal) + rounding) / (n - slack)
     narrowed: NDArray[np.float64] = np.minimum(found, 1.0) * width
     return narrowed

@@ -21,7 +21,9 @@ Laplace noise of scale k-hat/epsilon given |X| <= m; keep when n + X > m, m the 
 delta/k-hat. It is the truncated geometric mechanism, optimal for this decision under pure epsilon (Desfontaines, Voss,
 Gipson, Mandayam 2022, "Differentially private partition selection"). Its ratio bound: the laws of n + X and n + 1 + X
 have equal shape shifted by one, so they differ by at most e^(epsilon/k-hat) where both are positive; where only one is
-positive, the key of a single unit with X = m, the mass is at most delta/k-hat by the choice of m. *A normal threshold
+positive, at the ends, the mass is that of X = m, at most delta/k-hat. So each key that the unit touches, be it its own
+or one that others hold as well, is epsilon/k-hat-DP but for a chance of delta/k-hat, and the k-hat of them together
+epsilon-DP but for delta: this is the whole delta, new keys and shared ones taken together. *A normal threshold
 for keys alone* is the first with a count that is not shown: its noise grows with the root of k-hat.
 
 `min_units` shifts all: a decision that asks for more units.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from math import erfc, exp, expm1, log, sqrt
+from math import erfc, exp, expm1, inf, log, sqrt
 from statistics import NormalDist
 
 from dpsql.privacy.sensitivity import Norms
@@ -37,11 +37,11 @@ def of_normal(norms: Norms, mu: float) -> float:
     return norms.l2_squared / mu**2 + 1 / 12  # rounding adds to it
 
 
-def least(norms: Norms, slots: int, epsilon: float, delta: float) -> float:
-    """The least variance of a slot of these norms where so many like it share epsilon, of either noise."""
-    found = of_laplace(norms, epsilon / slots)
-    slope = mu(epsilon, delta) if delta > 0 else 0.0
-    return min(found, of_normal(norms, slope / sqrt(slots))) if slope > 1e-12 else found
+def least(norms: Norms, slots: int, epsilon: float, delta: float, *, laplace: bool, normal: bool) -> float:
+    """The least variance of a slot of these norms where so many like it share epsilon, of the noises that may be."""
+    whole = mu(epsilon, delta) if delta > 0 and normal else 0.0
+    found = of_normal(norms, whole / sqrt(slots)) if whole > 1e-12 else inf
+    return min(found, of_laplace(norms, epsilon / slots)) if laplace or found == inf else found
 
 
 def half_kept_by_laplace(epsilon: float, delta: float, touched: int) -> float:

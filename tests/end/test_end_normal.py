@@ -8,13 +8,20 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from sqlglot import exp
 
 import dpsql
-from dpsql.compile.plan import PrivatePlan
+from dpsql.compile.ir import Facts, Key, Release, Scalar, Scan
+from dpsql.compile.limits import Asked, Declared, Request, choose
+from dpsql.compile.plan import PrivatePlan, ReleasePlan, Selection
+from dpsql.compile.pricing import priced
 from dpsql.compile.slots import HALF_WIDTH
+from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.enclosures import Arithmetic, upper_tail
 from dpsql.privacy.gaussian import is_private, mu_squared_for
 from dpsql.privacy.mechanisms import RoundedNormal
+from dpsql.privacy.sensitivity import Limits
+from dpsql.privacy.variances import half_kept_by_conditioned, half_kept_by_normal, mu
 from dpsql.vault.noise import release
 from tests.conftest import Clinic
 from tests.end.test_end_coverage import CASES, DRAWS, SLACK, Fixed, exact, truth
@@ -79,6 +86,32 @@ def test_the_mechanism_can_be_set(connection: dpsql.Connection) -> None:
     assert planned(connection, f"SELECT {TEN} FROM patients").joint is None
     connection.execute("RESET mechanism")
     assert planned(connection, f"SELECT {TEN} FROM patients").joint is not None
+
+
+def test_limits_are_chosen_for_the_mechanism() -> None:
+    """With R = 400, g = 8, r = 100, `cells` has twice the L1 norm of `rows`, and less of L2."""
+    declared = Declared(400, 8, 100, late=False, provable=True)
+    for mechanism, strategy in (("laplace", "rows"), ("gaussian", "cells"), (None, "rows")):
+        request = Request(Fraction(1), DELTA, mechanism=mechanism)
+        assert choose(declared, (12,), (12,), True, request, Asked(0, 1, 1), None).strategy == strategy
+    many = choose(declared, (12,), (12,), True, Request(Fraction(1), DELTA), Asked(0, 1, 20), None)
+    assert many.strategy == "cells", "of twenty aggregates all have normal noise, wherever they stand"
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4, 7, 20])
+def test_a_decision_on_keys_takes_the_noise_that_shows_more(groups: int) -> None:
+    """Private keys alone: by the law that shows a key of fewer units half of the time."""
+    limits = Limits("cells", groups=groups, per_group=1)
+    selection = Selection(None, groups)
+    key = Key("k1", Scalar(exp.column("x", "t"), Facts(SqlType(Kind.VARCHAR))), "x")
+    release = Release("released_1", Scan("t", "t", public=False), "t", (key,), None, ("k1",), ())
+    draft = ReleasePlan(release, limits, (None,), (), selection)
+    ((planned,), joint) = priced([([draft], Request(Fraction(1), DELTA))])
+    assert planned.selection is not None
+    by_laplace = half_kept_by_conditioned(1, 1e-6, groups)
+    by_normal = half_kept_by_normal(sqrt(groups) / mu(1, 5e-7), 5e-7, groups)
+    assert (joint is not None) == (by_normal < by_laplace) == (groups >= 4)
+    assert (planned.selection.counted is not None) == (joint is not None)
 
 
 def test_a_weight_of_two_means_half_of_the_noise(connection: dpsql.Connection) -> None:
@@ -161,9 +194,24 @@ def test_answers_follow_the_law(connection: dpsql.Connection) -> None:
     assert width == RoundedNormal(slot.sigma).half_width()
 
 
+SHARE = "AVG(CASE WHEN age > 50 THEN 1 ELSE 0 END)"
+
+
+@pytest.mark.parametrize("sql", [f"SELECT {SHARE} FROM patients", f"SELECT {SHARE}, COUNT(*) FROM patients"])
+@pytest.mark.parametrize("epsilon", [1, 8, 20])
+def test_half_widths_of_a_share_cover(connection: dpsql.Connection, sql: str, epsilon: int) -> None:
+    """Of a value of two steps, at a price where the noise is smaller than one."""
+    connection.execute(f"SET epsilon = {epsilon}")
+    check_coverage(connection, sql, "avg", tight=False)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_half_widths_cover(connection: dpsql.Connection, case: str) -> None:
     sql, statistic, tight = CASES[case]
+    check_coverage(connection, sql, statistic, tight=tight)
+
+
+def check_coverage(connection: dpsql.Connection, sql: str, statistic: str, *, tight: bool) -> None:
     connection.execute("SET mechanism = gaussian")
     compiled = connection._session.compile(sql)
     (plan,), (sealed,) = compiled.plan.releases, compiled.rewritten.inner
@@ -175,6 +223,6 @@ def test_half_widths_cover(connection: dpsql.Connection, case: str) -> None:
     values = np.array([float(v) for v in noisy.column(measure.name).to_pylist()])
     widths = np.array(noisy.column(measure.name + HALF_WIDTH).to_pylist())
     coverage = float((np.abs(values - truth(statistic, slot)) <= widths * (1 + 1e-12)).mean())
-    print(f"{case}: {coverage:.2%} of {DRAWS} within ± {np.median(widths):.6g}")
+    print(f"{sql}: {coverage:.2%} of {DRAWS} within ± {np.median(widths):.6g}")
     assert coverage >= 0.95 - SLACK
     assert coverage <= 0.995 or not tight

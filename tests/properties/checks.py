@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from math import exp
+from math import erfc, exp
 from pathlib import Path
 from random import Random
-from statistics import NormalDist
 from typing import Any
 
 import pyarrow as pa
@@ -226,9 +225,9 @@ def check_price(plan: PrivatePlan) -> None:
             raise Violation("(ii) normal noise is not paid for")
         return
     mu = sum(slot.norms.l2_squared / float(slot.sigma or 0) ** 2 for slot in normal) ** 0.5
-    epsilon, upper = float(sum(slot.epsilon for slot in normal)), NormalDist()
+    epsilon = float(sum(slot.epsilon for slot in normal))
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    if upper.cdf(-a) - exp(epsilon) * upper.cdf(-b) > float(plan.joint.delta) * (1 + 1e-6):
+    if erfc(a / 2**0.5) / 2 - exp(epsilon) * erfc(b / 2**0.5) / 2 > float(plan.joint.delta) * (1 + 1e-6):
         raise Violation(f"(ii) normal noise of mu {mu} is not ({epsilon}, {float(plan.joint.delta)})-DP")
 
 
