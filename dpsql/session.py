@@ -41,11 +41,11 @@ from dpsql.errors import Error, Span, located, refusal
 from dpsql.explain import explain
 from dpsql.keyfacts import KeyFacts
 from dpsql.ledger import Balance, Charge, Ledger
-from dpsql.owner import open_account, snapshot_for
+from dpsql.owner import check_analyst, open_account, snapshot_for
 from dpsql.policy.facts import SqlType
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
-from dpsql.privacy.accounting import GAUSSIAN
+from dpsql.prices import Quote, Quotes, price
 from dpsql.reads import Reads
 from dpsql.settings import Settings
 from dpsql.vault.engine import EngineFailure
@@ -176,6 +176,7 @@ class Session:
         snapshot = self.snapshot.facts.snapshot
         reads = Reads(compiled.rewritten.publics, self._run_public)
         found: dict[str, Noisy] = {}
+        shared: dict[str, bytes] = {}  # what another analyst paid for: new to this one, and not to all together
         missing: dict[str, tuple[ReleasePlan, SealedSql]] = {}
         fingerprints: dict[str, str] = {}  # of new ones: the first release that has it
         twins: dict[str, str] = {}  # releases of one statement that are the same as another
@@ -193,13 +194,11 @@ class Session:
             else:
                 fingerprints[fingerprint] = name
                 missing[name] = planned, sealed
+                if (theirs := self._ledger.find_shared(fingerprint, snapshot)) is not None:
+                    shared[name] = theirs
         if not missing:
             return _Paid(found, Fraction(0), Fraction(0), Fraction(0), self._ledger.balance())
-        epsilon = sum((planned.epsilon for planned, _ in missing.values()), Fraction(0))
-        delta = sum((planned.delta for planned, _ in missing.values()), Fraction(0))
-        mu_squared = Fraction(0)
-        if compiled.plan.composition == GAUSSIAN:
-            mu_squared = sum((planned.mu_squared for planned, _ in missing.values()), mu_squared)
+        epsilon, delta, mu_squared = price(compiled.plan, missing).amounts
         if self._cancelled:
             raise refusal("DP501", "the statement was interrupted before it was charged")
         charge = Charge(
@@ -210,6 +209,7 @@ class Session:
             snapshot=snapshot,
             policy=self.policy.digest,
             mu_squared=mu_squared,
+            joint=price(compiled.plan, missing.keys() - shared.keys()),
         )
         identity = self._ledger.charge(charge)
         failed, new = "", {}
@@ -219,7 +219,8 @@ class Session:
             for name, (planned, sealed) in missing.items():
                 tables = reads.of(planned, found)
                 assert tables is not None  # releases stand in the order in which they read each other
-                found[name] = self._release(planned, sealed, tables)
+                stored = shared.get(name)
+                found[name] = self._release(planned, sealed, tables) if stored is None else releases.loads(stored)
                 found |= {twin: found[name] for twin, first in twins.items() if first == name}
                 new[releases.fingerprint(planned, sealed, snapshot, tables)] = releases.dumps(found[name])
         except EngineFailure as failure:
@@ -349,6 +350,15 @@ class Session:
         """What the account has spent and has left."""
         return self._ledger.balance()
 
+    def quotes(self) -> Quotes:
+        """For the prices of a script's statements, one after the other."""
+        return Quotes(self._ledger.find, self.snapshot.facts.snapshot)
+
+    def quote(self, sql: str, quotes: Quotes, *, name: str = "") -> Quote:
+        """What a query would be charged. Free, and nothing is charged."""
+        compiled = self.compile(sql, name=name)
+        return quotes.of(compiled.plan, compiled.rewritten, Reads(compiled.rewritten.publics, self._run_public))
+
     def vocabulary(self) -> shows.Vocabulary:
         """Names to complete: of the policy and the language, never of data."""
         return shows.vocabulary(self.policy, self.settings)
@@ -399,12 +409,9 @@ def open_session(
     if prepare not in ("auto", "required"):
         raise refusal("DP120", f'prepare is "auto" or "required", not "{prepare}"')
     loaded = load_policy(policy)
-    if analyst is not None:
-        raise refusal(
-            "DP301", "this policy has one budget for all analysts", repair="connect without naming an analyst"
-        )
+    check_analyst(loaded, analyst)
     snapshot = snapshot_for(loaded, database, prepare)
-    account = open_account(loaded, snapshot, ledger)
+    account = open_account(loaded, snapshot, ledger, analyst)
     try:
         return Session(loaded, snapshot, open_engines(snapshot), account)
     except BaseException:
