@@ -47,6 +47,22 @@ _REASONS = {
 }
 
 
+# What to do, by how the reason begins.
+_REPAIRS = {
+    "cannot be written": "let dpsql's user write the file and its folder",
+    "cannot grow": "make room on the disk; what was charged stays charged",
+    "cannot be read or written": "make room on the disk, or mend it; what was charged stays charged",
+    "cannot be opened": "dpsql's user must be able to read and write the file and its folder",
+    "is locked": "wait until the other process is done, or end it",
+    "is damaged": "put a backup back, and then say `dpsql ledger adopt`: what it does not know of is no longer counted",
+    "is not a ledger": "name the ledger's own file, or put a backup back",
+    "is the database": "name a file of its own with --ledger",
+    "is not a file": "name a file with --ledger",
+    "does not exist": "name the ledger's file with --ledger",
+    "is closed": "connect again",
+}
+
+
 def default_path() -> Path:
     """`$XDG_STATE_HOME/dpsql/ledger.sqlite`, else below `~/.local/state`; relative values do not count (XDG)."""
     state = os.environ.get("XDG_STATE_HOME", "")
@@ -108,7 +124,9 @@ class LedgerFile:
             self._drop()
 
     def refused(self, reason: str, repair: str = "") -> Error:
-        return refusal("DP403", f"the ledger {self.path} {reason}", repair=repair)
+        """The error (DP403). Where no repair is given, it is the one for reasons that begin so."""
+        known = next((each for start, each in _REPAIRS.items() if reason.startswith(start)), "")
+        return refusal("DP403", f"the ledger {self.path} {reason}", repair=repair or known)
 
     def exact(self, text: object) -> Fraction:
         """The amount that `written` wrote."""

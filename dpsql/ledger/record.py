@@ -2,7 +2,7 @@
 
 `verify` trusts nothing but the key and the head (see `chain`): the seals say that the entries are those that were
 written, and the entries say what every other table must hold. It reads as one transaction, and a million releases in
-half a minute or so. `exported` writes what is there, checked or not.
+some minutes. `exported` writes what is there, checked or not.
 """
 
 from __future__ import annotations

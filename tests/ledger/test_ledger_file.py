@@ -29,6 +29,7 @@ def unusable(action, words):
         action()
     assert caught.value.code == "DP403"
     assert words in caught.value.reason
+    assert caught.value.repair or "file name" in caught.value.reason
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     return caught.value
 
