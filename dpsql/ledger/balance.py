@@ -148,17 +148,18 @@ class State:
         self, *, analyst: str = "", renew: str = "never", renews: int | None = None, last: Price | None = None
     ) -> Balance:
         """Takes some milliseconds under Gaussian composition: not to be asked for while others wait for the file."""
-        allowed, spent, left = self.allowed, self.spent.epsilon, self.remaining.epsilon
+        allowed, spent, rest = self.allowed, self.spent.epsilon, self.remaining
+        left = rest.epsilon
         if self.composition == GAUSSIAN:
             spent = epsilon_of(self.spent.mu_squared, allowed.delta / 2)[1]
-            left = min(epsilon_of(self.remaining.mu_squared, allowed.delta / 2)[0], allowed.epsilon)
+            left = min(epsilon_of(rest.mu_squared, allowed.delta / 2)[0], allowed.epsilon)
         return Balance(
             epsilon=allowed.epsilon,
             delta=allowed.delta,
             spent_epsilon=spent,
-            spent_delta=allowed.delta - self.remaining.delta,
+            spent_delta=allowed.delta - rest.delta,
             remaining_epsilon=left,
-            remaining_delta=self.remaining.delta,
+            remaining_delta=rest.delta,
             statements=self.statements,
             composition=self.composition,
             mu_squared=allowed.mu_squared,

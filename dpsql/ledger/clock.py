@@ -19,6 +19,7 @@ import sqlite3
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 RENEWALS = ("never", "day", "week", "month")
@@ -62,8 +63,16 @@ def wall() -> int:
 
 def started() -> tuple[str, int] | None:
     """A name for this start of the machine, and the seconds since; None where the system does not tell."""
+    name = _boot_id()
+    return None if name is None else (name, int(time.clock_gettime(time.CLOCK_BOOTTIME)))
+
+
+@cache
+def _boot_id() -> str | None:
+    """A random name for this start of the machine. No process outlives it."""
     try:
-        return _BOOT_ID.read_text("utf-8").strip(), int(time.clock_gettime(time.CLOCK_BOOTTIME))
+        time.clock_gettime(time.CLOCK_BOOTTIME)
+        return _BOOT_ID.read_text("utf-8").strip()
     except (OSError, AttributeError, ValueError):
         return None
 

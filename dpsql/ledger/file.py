@@ -54,6 +54,8 @@ _REPAIRS = {
     "cannot be read or written": "make room on the disk, or mend it; what was charged stays charged",
     "cannot be opened": "dpsql's user must be able to read and write the file and its folder",
     "is locked": "wait until the other process is done, or end it",
+    "cannot hold": "ask for less at once",
+    "cannot be used": "`dpsql ledger verify` says what is wrong with it",
     "is damaged": "put a backup back, and then say `dpsql ledger adopt`: what it does not know of is no longer counted",
     "is not a ledger": "name the ledger's own file, or put a backup back",
     "is the database": "name a file of its own with --ledger",

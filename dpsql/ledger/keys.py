@@ -18,7 +18,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpsql.errors import Error
@@ -35,7 +35,7 @@ _LINE = re.compile(r"dpsql-chain 1 ([0-9a-f]{32}) ([0-9a-f]{64}) ([0-9]{19}) ([0
 class Head:
     """What is kept outside the file: the key, and number and seal of the last entry that is surely on the disk."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     number: int
     seal: bytes
 
