@@ -200,6 +200,7 @@ CODES: dict[str, str] = {
     "DP403": "the ledger cannot be used",
     "DP404": "the account was opened under other terms",
     "DP405": "the account is frozen",
+    "DP406": "an analyst's name is missing, or not needed",
     # DP5xx: engine
     "DP501": "the engine could not finish",
     "DP502": "the released tables cannot answer this",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from dpsql.errors import refusal
-from dpsql.ledger import Balance, Ledger, Terms, terms
+from dpsql.ledger import Balance, Ledger, Terms, record, terms
+from dpsql.ledger.chain import adopt
+from dpsql.ledger.file import LedgerFile
+from dpsql.ledger.keys import Keys
+from dpsql.ledger.record import Verified
 from dpsql.policy.draft import Drafted, draft
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
@@ -69,16 +74,24 @@ def snapshot_for(policy: Policy, database: str | Path | None, how: str) -> Snaps
     return made
 
 
-def open_account(policy: Policy, snapshot: Snapshot, ledger: str | Path | None) -> Ledger:
-    """The policy's account over the snapshot's sources. One budget for all analysts."""
-    return Ledger.open(_file(ledger), _terms(policy, snapshot))
+def check_analyst(policy: Policy, analyst: str | None) -> None:
+    """Refuse (DP406) who asks without a name where the policy counts per analyst. `open_account` knows the rest."""
+    if policy.budget.per_analyst and analyst is None:
+        reason = "this policy has a budget for each analyst: who asks?"
+        raise refusal("DP406", reason, repair='dpsql.connect(..., analyst="ann"), or --analyst ann')
+
+
+def open_account(policy: Policy, snapshot: Snapshot, ledger: str | Path | None, analyst: str | None = None) -> Ledger:
+    """The policy's account over the snapshot's sources, and in it the purse of this analyst; without a name, the one of
+    all together."""
+    return Ledger.open(_file(ledger), _terms(policy, snapshot, analyst))
 
 
 def _file(ledger: str | Path | None) -> Path | None:
     return None if ledger is None else Path(ledger)
 
 
-def _terms(policy: Policy, snapshot: Snapshot) -> Terms:
+def _terms(policy: Policy, snapshot: Snapshot, analyst: str | None = None) -> Terms:
     budget = policy.budget
     return terms(
         budget.account,
@@ -87,8 +100,21 @@ def _terms(policy: Policy, snapshot: Snapshot) -> Terms:
         composition=budget.composition,
         unit=policy.unit,
         sources=list(snapshot.sources),
-        analyst=None,
+        analyst=analyst,
+        renew=budget.renew,
+        joint_epsilon=budget.joint_epsilon,
+        max_failures=budget.max_failures,
     )
+
+
+def balances_of(policy: str | Path, ledger: str | Path | None = None, analyst: str | None = None) -> list[Balance]:
+    """Of the purse of this analyst; without a name, of every purse: first that of all together."""
+    loaded = load_policy(policy)
+    account = open_account(loaded, snapshot_for(loaded, None, "required"), ledger, analyst)
+    try:
+        return account.balances() if analyst is None else [account.balance()]
+    finally:
+        account.close()
 
 
 def balance_of(policy: str | Path, ledger: str | Path | None = None) -> Balance:
@@ -119,6 +145,24 @@ def reopen_account(policy: str | Path, ledger: str | Path | None = None) -> Bala
     loaded = load_policy(policy)
     Ledger.reopen(_file(ledger), loaded.budget.account)
     return balance_of(policy, ledger)
+
+
+def verify_ledger(ledger: str | Path | None) -> Verified:
+    """Read the whole ledger. Raises DP403 with the first thing in it that is not as it was written."""
+    with closing(LedgerFile(_file(ledger), make=False)) as file:
+        return record.verify(file, Keys(file))
+
+
+def export_ledger(ledger: str | Path | None) -> Iterator[dict[str, object]]:
+    """The ledger's record, an entry at a time."""
+    with closing(LedgerFile(_file(ledger), make=False)) as file:
+        yield from record.exported(file)
+
+
+def adopt_ledger(ledger: str | Path | None) -> int:
+    """Take the ledger as it is, under a new key; the number of its entries."""
+    with closing(LedgerFile(_file(ledger), make=False)) as file:
+        return adopt(file)
 
 
 def check_data(policy: Policy, database: str | Path | None) -> None:

@@ -33,7 +33,7 @@ from dpsql.compile.check import check
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.lower import Schema, lower
 from dpsql.compile.parse import Parameters, parse
-from dpsql.compile.plan import FREE, Price, PrivatePlan, ReleasePlan
+from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.planner import plan
 from dpsql.compile.resolve import resolve
 from dpsql.compile.rewrite import Rewritten, is_salted, rewrite, seal_public, seal_release
@@ -41,10 +41,12 @@ from dpsql.errors import Error, Span, located, refusal
 from dpsql.explain import explain
 from dpsql.keyfacts import KeyFacts
 from dpsql.ledger import Balance, Charge, Ledger
-from dpsql.owner import open_account, snapshot_for
+from dpsql.owner import check_analyst, open_account, snapshot_for
 from dpsql.policy.facts import SqlType
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
+from dpsql.prices import Quote, Quotes, price
+from dpsql.privacy.accounting import Price
 from dpsql.reads import Reads
 from dpsql.settings import Settings
 from dpsql.vault.engine import EngineFailure
@@ -173,6 +175,7 @@ class Session:
         snapshot = self.snapshot.facts.snapshot
         reads = Reads(compiled.rewritten.publics, self._run_public)
         found: dict[str, Noisy] = {}
+        shared: dict[str, bytes] = {}  # what another analyst paid for: new to this one, and not to all together
         missing: dict[str, tuple[ReleasePlan, SealedSql]] = {}
         fingerprints: dict[str, str] = {}  # of new ones, by name; of twins the first alone
         twins: dict[str, str] = {}  # releases of one statement that are the same as another
@@ -190,19 +193,22 @@ class Session:
             else:
                 fingerprints[name] = fingerprint
                 missing[name] = planned, sealed
+                if (theirs := self._ledger.find_shared(fingerprint, snapshot)) is not None:
+                    shared[name] = theirs
         if not missing:
-            return _Paid(found, FREE, self._ledger.balance())
-        price = compiled.plan.price([planned for planned, _ in missing.values()])
+            return _Paid(found, Price(), self._ledger.balance())
+        cost = price(compiled.plan, missing)
         if self._cancelled:
             raise refusal("DP501", "the statement was interrupted before it was charged")
         charge = Charge(
-            epsilon=price.epsilon,
-            delta=price.delta,
+            epsilon=cost.epsilon,
+            delta=cost.delta,
             statement="\n".join([compiled.rewritten.outer.text, *compiled.inner_sql]),
             fingerprint=" ".join(fingerprints.values()),
             snapshot=snapshot,
             policy=self.policy.digest,
-            mu_squared=price.mu_squared,
+            mu_squared=cost.mu_squared,
+            joint=price(compiled.plan, missing.keys() - shared.keys()),
         )
         identity = self._ledger.charge(charge)
         failed, new = "", {}
@@ -212,7 +218,8 @@ class Session:
             for name, (planned, sealed) in missing.items():
                 tables = reads.of(planned, found)
                 assert tables is not None  # releases stand in the order in which they read each other
-                found[name] = self._release(planned, sealed, tables)
+                stored = shared.get(name)
+                found[name] = self._release(planned, sealed, tables) if stored is None else releases.loads(stored)
                 found |= {twin: found[name] for twin, first in twins.items() if first == name}
                 fingerprint = fingerprints.get(name) or releases.fingerprint(planned, sealed, snapshot, tables)
                 new[fingerprint] = releases.dumps(found[name])
@@ -227,7 +234,7 @@ class Session:
         if failed:  # out here, where not even __context__ leads to the engine's words
             raise refusal("DP501", f"the statement {failed}; its charge stays")
         balance = self._ledger.finish(identity, new)
-        return _Paid(found, price, balance)
+        return _Paid(found, cost, balance)
 
     def _release(self, planned: ReleasePlan, sealed: SealedSql, tables: Mapping[str, pa.Table]) -> Noisy:
         """Run one release; a random choice of keys gets its salt only now, after the charge."""
@@ -343,6 +350,15 @@ class Session:
         """What the account has spent and has left."""
         return self._ledger.balance()
 
+    def quotes(self) -> Quotes:
+        """For the prices of a script's statements, one after the other."""
+        return Quotes(self._ledger.find, self.snapshot.facts.snapshot)
+
+    def quote(self, sql: str, quotes: Quotes, *, name: str = "") -> Quote:
+        """What a query would be charged. Free, and nothing is charged."""
+        compiled = self.compile(sql, name=name)
+        return quotes.of(compiled.plan, compiled.rewritten, Reads(compiled.rewritten.publics, self._run_public))
+
     def vocabulary(self) -> shows.Vocabulary:
         """Names to complete: of the policy and the language, never of data."""
         return shows.vocabulary(self.policy, self.settings)
@@ -393,12 +409,9 @@ def open_session(
     if prepare not in ("auto", "required"):
         raise refusal("DP120", f'prepare is "auto" or "required", not "{prepare}"')
     loaded = load_policy(policy)
-    if analyst is not None:
-        raise refusal(
-            "DP301", "this policy has one budget for all analysts", repair="connect without naming an analyst"
-        )
+    check_analyst(loaded, analyst)
     snapshot = snapshot_for(loaded, database, prepare)
-    account = open_account(loaded, snapshot, ledger)
+    account = open_account(loaded, snapshot, ledger, analyst)
     try:
         return Session(loaded, snapshot, open_engines(snapshot), account)
     except BaseException:

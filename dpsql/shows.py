@@ -11,7 +11,7 @@ import pyarrow as pa
 from dpsql.answer import Answer
 from dpsql.compile.functions import NAMES
 from dpsql.errors import nearest, refusal
-from dpsql.ledger import Balance
+from dpsql.ledger import Balance, renewal
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Path, Policy, Table
 from dpsql.privacy.accounting import GAUSSIAN, show_amount
@@ -57,20 +57,30 @@ def of_settings(settings: Settings) -> Answer:
 
 
 def of_budget(policy: Policy, balance: Balance) -> Answer:
-    """SHOW BUDGET."""
-    rows = {
-        "account": [policy.budget.account, policy.budget.account],
-        "amount": ["epsilon", "delta"],
-        "total": [show_amount(balance.epsilon), show_amount(balance.delta)],
-        "spent": [show_amount(balance.spent_epsilon), show_amount(balance.spent_delta)],
-        "left": [_left(balance.remaining_epsilon), _left(balance.remaining_delta)],
-    }
+    """SHOW BUDGET: of the purse that one spends from, in the present window. more_like_last: how many statements at the
+    price of the last one fit; NULL before the first."""
+    amounts = [
+        ("epsilon", balance.epsilon, balance.spent_epsilon, balance.remaining_epsilon),
+        ("delta", balance.delta, balance.spent_delta, balance.remaining_delta),
+    ]
     if balance.composition == GAUSSIAN:
-        spent, left = balance.spent_mu_squared, balance.remaining_mu_squared
-        amounts = (policy.budget.account, "mu^2", show_amount(balance.mu_squared), show_amount(spent), _left(left))
-        for column, amount in zip(rows.values(), amounts, strict=True):
-            column.append(amount)
+        amounts.append(("mu^2", balance.mu_squared, balance.spent_mu_squared, balance.remaining_mu_squared))
+    whose = {"account": policy.budget.account, **({"analyst": balance.analyst} if balance.analyst else {})}
+    rows = {
+        **{column: pa.array([name] * len(amounts)) for column, name in whose.items()},
+        "amount": [name for name, *_ in amounts],
+        "total": [show_amount(total) for _, total, _, _ in amounts],
+        "spent": [show_amount(spent) for _, _, spent, _ in amounts],
+        "left": [_left(left) for *_, left in amounts],
+        "renews": [renewal(balance)] * len(amounts),
+        "more_like_last": pa.array([_counted(balance.more_like_last)] * len(amounts), pa.int64()),
+    }
     return Answer(pa.table(rows))
+
+
+def _counted(number: int | None) -> int | None:
+    """As BIGINT holds it: amounts can be small beyond reason."""
+    return None if number is None else min(number, 2**63 - 1)
 
 
 def _left(amount: Fraction) -> str:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from dpsql.compile.ir import Query, Release
 from dpsql.compile.limits import Domains
 from dpsql.compile.slots import Slot
-from dpsql.privacy.accounting import BASIC
+from dpsql.privacy.accounting import BASIC, Price
 from dpsql.privacy.gaussian import epsilon_of, mu_squared_of_pure, rounded_up
 from dpsql.privacy.sensitivity import Limits, Norms
 
@@ -116,19 +116,6 @@ class Joint:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
-    """What is charged. mu_squared: 0 where charges do not add up by Gaussian composition; where they do, the delta of
-    the normal slots is part of the account's, and not charged."""
-
-    epsilon: Fraction
-    delta: Fraction
-    mu_squared: Fraction
-
-
-FREE = Price(Fraction(0), Fraction(0), Fraction(0))
-
-
-@dataclass(frozen=True, slots=True)
 class PrivatePlan:
     """A priced statement."""
 
@@ -149,7 +136,8 @@ class PrivatePlan:
         return sum((r.delta for r in self.releases), joint)
 
     def price(self, releases: Sequence[ReleasePlan]) -> Price:
-        """Of these of its releases, where the others were paid for before. Fewer normal slots are a Gaussian mechanism
+        """What is charged for these of its releases, where the others were paid for before. Under Gaussian composition
+        the delta of normal slots is part of the account's, and not charged. Fewer normal slots are a Gaussian mechanism
         of less mu^2, which is (epsilon, delta)-DP for a lesser epsilon at the same delta."""
         epsilon = sum((r.pure for r in releases), Fraction(0))
         delta = sum((r.delta for r in releases), Fraction(0))

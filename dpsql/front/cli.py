@@ -14,13 +14,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dpsql import __version__
 from dpsql.errors import Error
+from dpsql.front.arguments import opened_session, script_arguments, scripts_of, session_options
 from dpsql.front.diagnostics import (
     BROKEN_PIPE,
     ENGINE,
@@ -33,14 +33,11 @@ from dpsql.front.diagnostics import (
     fault,
     guarded,
     say_error,
-    spinner,
     visible,
 )
 
 if TYPE_CHECKING:
-    from dpsql.front.script import Script
-    from dpsql.ledger import Balance
-    from dpsql.session import Session
+    pass
 
 _FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 
@@ -52,9 +49,11 @@ commands:
   dpsql budget POLICY              what is spent and what is left
   dpsql prepare POLICY [DATABASE]  make the snapshot that queries run on (owner)
   dpsql init DATABASE-OR-FOLDER    draft a policy from names and types (owner)
+  dpsql budget what-if FILE... --policy P   what a script would cost: free
   dpsql check POLICY... [DATABASE] what is wrong in a policy, and what is unwise (owner)
   dpsql budget open --new POLICY   open the account anew under changed terms (owner)
   dpsql budget reopen POLICY       open a frozen account again (owner)
+  dpsql ledger verify | export | adopt      check, write out or take over the ledger (owner)
   dpsql audit                      attack dpsql itself, on made-up data
   dpsql why CODE                   what an error means, and what to write instead
 
@@ -105,6 +104,7 @@ def _dispatch(arguments: list[str]) -> int:
         "check": _check,
         "why": _why,
         "budget": _budget,
+        "ledger": _ledger,
         "audit": _audit,
     }
     try:
@@ -124,7 +124,7 @@ def _interactive(arguments: list[str], commands: list[str]) -> int:
     )
     parser.add_argument("policy", nargs="?", metavar="POLICY", help="the owner's policy file (TOML)")
     parser.add_argument("database", nargs="?", metavar="DATABASE", help="the DuckDB file, where the policy needs one")
-    _session_options(parser)
+    session_options(parser)
     parser.add_argument("--version", action="version", version=f"dpsql {__version__}")
     given = parser.parse_args(arguments)
     if given.policy is None:
@@ -135,7 +135,7 @@ def _interactive(arguments: list[str], commands: list[str]) -> int:
         raise Usage(f"no such policy file: {given.policy}" + nearest(given.policy, commands))
     from dpsql.front.repl import run_repl
 
-    with closing(_open(given)) as session:
+    with closing(opened_session(given)) as session:
         return run_repl(session, sys.stdout, sys.stderr)
 
 
@@ -147,7 +147,7 @@ def _policies_here() -> str:
 
 def _run(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="dpsql run", description="Run the statements of scripts, in order.")
-    _script_arguments(parser)
+    script_arguments(parser)
     parser.add_argument("--format", choices=_FORMATS, default="table", help="how results are written (default: table)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the results there instead of stdout")
     parser.add_argument(
@@ -157,11 +157,11 @@ def _run(arguments: list[str]) -> int:
         "--keep-going", action="store_true", help="go on after an error; the first one's exit code counts"
     )
     given = parser.parse_args(arguments)
-    scripts = _scripts(given)
+    scripts = scripts_of(given)
     from dpsql.front.output import Output
     from dpsql.front.script import run_scripts
 
-    with _results(given.output) as out, closing(_open(given)) as session:
+    with _results(given.output) as out, closing(opened_session(given)) as session:
         output = Output(out, sys.stderr, session.policy.budget.epsilon, format=given.format)
         return run_scripts(session, scripts, output, sys.stderr, echo=given.echo, keep_going=given.keep_going)
 
@@ -184,12 +184,12 @@ def _explain(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="dpsql explain", description="Show how queries would be answered: both SQLs, limits, noise, price. Free."
     )
-    _script_arguments(parser)
+    script_arguments(parser)
     given = parser.parse_args(arguments)
-    scripts = _scripts(given)
+    scripts = scripts_of(given)
     from dpsql.front.script import explain_scripts
 
-    with closing(_open(given)) as session:
+    with closing(opened_session(given)) as session:
         return explain_scripts(session, scripts, sys.stdout, sys.stderr)
 
 
@@ -260,123 +260,12 @@ def _audit(arguments: list[str]) -> int:
 
 
 def _budget(arguments: list[str]) -> int:
-    if arguments[:1] == ["open"]:
-        return _budget_open(arguments[1:])
-    if arguments[:1] == ["reopen"]:
-        return _budget_reopen(arguments[1:])
-    parser = argparse.ArgumentParser(
-        prog="dpsql budget",
-        description="Show what is spent and what is left. 'dpsql budget open --new POLICY' opens the account anew, "
-        "'dpsql budget reopen POLICY' opens a frozen one again.",
-    )
-    _account_arguments(parser)
-    given = parser.parse_args(arguments)
+    from dpsql.front.budgets import budget
 
-    def asked() -> Balance:
-        from dpsql.owner import balance_of
-
-        return balance_of(given.policy, given.ledger)
-
-    return _show_balance(given, asked)
+    return budget(arguments)
 
 
-def _budget_open(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="dpsql budget open",
-        description="Open the policy's account anew, with its whole budget. For the owner: what was spent under "
-        "the old terms is no longer counted, though the answers are still out there.",
-    )
-    parser.add_argument("--new", action="store_true", required=True, help="yes, forget what was spent")
-    parser.add_argument("policy", metavar="POLICY")
-    parser.add_argument("database", metavar="DATABASE", nargs="?")
-    _ledger_option(parser)
-    given = parser.parse_args(arguments)
+def _ledger(arguments: list[str]) -> int:
+    from dpsql.front.ledgers import ledger
 
-    def opened() -> Balance:
-        from dpsql.owner import open_account_anew
-
-        return open_account_anew(given.policy, given.database, given.ledger)
-
-    return _show_balance(given, opened)
-
-
-def _budget_reopen(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="dpsql budget reopen", description="Open a frozen account again, with what it had left. For the owner."
-    )
-    _account_arguments(parser)
-    given = parser.parse_args(arguments)
-
-    def reopened() -> Balance:
-        from dpsql.owner import reopen_account
-
-        return reopen_account(given.policy, given.ledger)
-
-    return _show_balance(given, reopened)
-
-
-def _show_balance(given: argparse.Namespace, balance_now: Callable[[], Balance]) -> int:
-    from dpsql.front.render import balance, signs_for
-    from dpsql.policy.load import load_policy
-
-    found = guarded(balance_now)
-    account = guarded(partial(load_policy, given.policy)).budget.account
-    print(balance(account, found, signs_for(sys.stdout)))
-    return OK
-
-
-def _ledger_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ledger", metavar="FILE", help="the file of budgets (default: the one in your state folder)")
-
-
-def _account_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("policy", metavar="POLICY")
-    _ledger_option(parser)
-
-
-def _session_options(parser: argparse.ArgumentParser) -> None:
-    _ledger_option(parser)
-    parser.add_argument("--analyst", metavar="NAME", help="who asks, where the policy counts per analyst")
-    parser.add_argument(
-        "--prepare",
-        choices=("auto", "required"),
-        default="auto",
-        help="auto: make the snapshot where none exists (default); required: fail instead",
-    )
-
-
-def _script_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="*", metavar="FILE", help="scripts; - is standard input")
-    parser.add_argument("-c", "--command", action="append", default=[], metavar="SQL", help="statements, run last")
-    parser.add_argument("--policy", required=True, metavar="POLICY", help="the owner's policy file (TOML)")
-    parser.add_argument("--database", metavar="DATABASE", help="the DuckDB file, where the policy needs one")
-    _session_options(parser)
-
-
-def _scripts(given: argparse.Namespace) -> list[Script]:
-    """All scripts of the command line, read."""
-    from dpsql.front.script import Script, read_script
-
-    if not given.files and not given.command:
-        raise Usage("nothing to run: give FILE..., - for standard input, or -c SQL")
-    scripts = []
-    for path in given.files:
-        try:
-            scripts.append(read_script(path, sys.stdin))
-        except OSError as error:
-            raise Usage(f"can't read {path}: {error.strerror}") from None
-    return scripts + [Script("-c", sql) for sql in given.command]
-
-
-def _open(given: argparse.Namespace) -> Session:
-    """The session, with a sign turning where that takes long (a first use makes the snapshot)."""
-
-    def opened() -> Session:
-        from dpsql.session import open_session
-
-        return open_session(
-            given.policy, given.database, ledger=given.ledger, analyst=given.analyst, prepare=given.prepare
-        )
-
-    with spinner("opening; a first use prepares the snapshot"):
-        return guarded(opened)
+    return ledger(arguments)

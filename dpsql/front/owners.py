@@ -80,6 +80,10 @@ def _check_one(file: str, database: str | None) -> None:
         f"{visible(file)}: ok (protects each {visible(policy.unit)}; {private} private and "
         f"{len(policy.tables) - private} public tables; account {visible(policy.budget.account)})"
     )
+    from dpsql.ledger.yearly import yearly
+
+    for sentence in yearly(policy.budget):
+        print(f"  {visible(sentence)}")
     for advice in advise(policy):
         print(f"  advice: {visible(advice)}")
 

@@ -248,10 +248,11 @@ def left(epsilon: Fraction, total: Fraction, delta: Fraction, signs: Signs = UNI
     return text + (f", {signs.delta} = {amount(delta)}" if delta else "")
 
 
-def balance(account: str, spent: Balance, signs: Signs = UNICODE) -> str:
-    """The state of an account, in two or three lines."""
+def balance(account: str, spent: Balance, signs: Signs = UNICODE, *, many: bool = False) -> str:
+    """The state of an account, or of one of its many purses, in some lines."""
+    whose = f", analyst {visible(spent.analyst)}" if spent.analyst else ", all analysts together" if many else ""
     lines = [
-        f"account {visible(account)}",
+        f"account {visible(account)}{whose}",
         f"{signs.epsilon}: {amount(spent.spent_epsilon, up=True)} spent, "
         f"{amount(spent.remaining_epsilon)} left of {amount(spent.epsilon)}",
     ]
@@ -266,6 +267,14 @@ def balance(account: str, spent: Balance, signs: Signs = UNICODE) -> str:
             f"{amount(spent.remaining_mu_squared)} left of {amount(spent.mu_squared)}; this adds up, "
             f"and {signs.epsilon} is what it comes to"
         )
+    if spent.renews is not None:
+        from dpsql.ledger import renewal
+
+        lines.append(f"renewed every {spent.renew}: next at {renewal(spent)}")
+    if spent.last is not None and spent.more_like_last is not None:
+        price = f"{signs.epsilon} = {amount(spent.last.epsilon, up=True)}"
+        price += f", {signs.delta} = {amount(spent.last.delta, up=True)}" if spent.last.delta else ""
+        lines.append(f"the last statement cost {price}: {grouped(str(spent.more_like_last))} more like it fit")
     return "\n".join(lines)
 
 

@@ -1,7 +1,11 @@
-"""What has been spent. `accounts` decides and remembers, in the amounts of `balance`; `file` keeps it on the disk."""
+"""What has been spent. `accounts` says yes or no to a charge, in the amounts of `balance`, on the owner's `terms` and
+in the window that `clock` tells; `chain` seals the `record` of it; `file` keeps it on the disk, in the tables of
+`schema`."""
 
-from dpsql.ledger.accounts import Ledger, Terms, terms
-from dpsql.ledger.balance import Balance, Charge
+from dpsql.ledger.accounts import Ledger
+from dpsql.ledger.balance import Balance, Charge, renewal
 from dpsql.ledger.file import default_path
+from dpsql.ledger.terms import Terms, terms
+from dpsql.privacy.accounting import Price
 
-__all__ = ["Balance", "Charge", "Ledger", "Terms", "default_path", "terms"]
+__all__ = ["Balance", "Charge", "Ledger", "Price", "Terms", "default_path", "renewal", "terms"]

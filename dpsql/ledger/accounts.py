@@ -5,80 +5,49 @@ Role: say yes or no to a charge, and remember it. Promises:
 - A charge is on the disk before `charge` returns, and so before the engine is asked anything. It is never given
   back, not after a failure, a cancel or a crash: whether a statement fails depends on the data, so a refund
   would be an answer that nobody paid for (Haeberlen, Pierce, Narayan 2011).
-- The charges of a purse add up to at most its budget. Read, comparison and write are one transaction that holds
-  the file's write lock, whatever threads and processes do, and amounts are Fractions: ten charges of 1/10 are
-  exactly 1. Under Gaussian composition it is the mu^2 of charges that add up, to at most that of the account. Each
-  charge may be chosen after all earlier answers were seen: why both stay (epsilon, delta)-DP is proved in
-  `privacy/accounting`.
+- The charges of a purse add up to at most its budget, in each window where it is renewed. Read, comparison and write
+  are one transaction that holds the file's write lock, whatever threads and processes do, and amounts are Fractions:
+  ten charges of 1/10 are exactly 1. Under Gaussian composition it is the mu^2 of charges that add up, to at most that
+  of the account. Each charge may be chosen after all earlier answers were seen: why both stay (epsilon, delta)-DP is
+  proved in `privacy/accounting`; why windows cost what they cost, in `clock`.
 - A budget belongs to the data: an account keeps its terms and its sources, and neither a new session, a new
   snapshot, a copied policy nor another name for the account refills it. Only the owner's `open_new` does.
 - Of the data it holds noisy answers alone. It never sees an exact value.
+
+A purse for each analyst. Two promises hold at once. All that all analysts see together is within the joint budget, even
+if they pool it: every release that any of them paid for is charged to the joint purse once, and giving the same stored
+answer to a second analyst adds nothing to what they know together, for it is the same random variable. All that one
+analyst sees is within that analyst's budget: for this view the answer is new, whoever had it before, so the second
+analyst is charged for it in full, and would be charged the same had nobody asked before; the induction of
+`privacy/accounting` runs over the charges of this purse, where each answer is drawn from a mechanism of its price
+independently of all that this analyst saw. That independence is what the owner asserts with `per_analyst = true`: that
+nobody's questions carry another's answers to them. One thing of others an analyst does come to see, that all together
+have spent the joint budget, or failed too often: it is told without amounts, and `Balance` speaks of one's own purse.
+Whatever an analyst makes of it stays within the joint promise, which needs no such assertion.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Mapping
 from pathlib import Path
 
 from dpsql.errors import refusal
-from dpsql.ledger.balance import Balance, Charge, State, exhausted
-from dpsql.ledger.file import LedgerFile, now, written
-from dpsql.privacy.accounting import BASIC, GAUSSIAN, gaussian_budget
-
-MAX_FAILURES = 3
-"""Engine failures after which an account takes no more charges: each one may tell an exact bit about the data."""
-
-MAX_BITS = 3300
-"""Size of numerator and denominator, about 1,000 digits: what keeps the running sum short."""
-
-NEW_ACCOUNT = "`dpsql budget open --new` opens a new account under these terms; the old spending stays on record"
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What an account is opened with; made by `terms`. `analyst` '' means that all analysts spend from one purse."""
-
-    name: str
-    analyst: str
-    unit: str
-    composition: str
-    epsilon: Fraction
-    delta: Fraction
-    sources: tuple[str, ...]
-
-
-def terms(
-    account: str,
-    *,
-    epsilon: Fraction,
-    delta: Fraction,
-    composition: str,
-    unit: str,
-    sources: Sequence[str],
-    analyst: str | None,
-) -> Terms:
-    """The terms, in text that the ledger can hold.
-
-    `sources`: resolved absolute paths (or other addresses) of the data. `analyst`: only where the owner's policy
-    gives each analyst a budget of their own; None is one budget for all, which holds even if they pool their answers.
-    """
-    _check_amounts(epsilon, delta)
-    if composition not in (BASIC, GAUSSIAN) or (composition == GAUSSIAN and delta == 0):
-        raise refusal("DP901", "charges add up by basic composition, or with a delta by Gaussian")
-    if analyst == "" or not account or epsilon == 0 or delta >= 1:
-        raise refusal("DP901", "an account needs a name, an epsilon above 0 and a delta below 1")
-    name, purse, unit, composition = map(_plain, (account, analyst or "", unit, composition))
-    return Terms(name, purse, unit, composition, epsilon, delta, tuple(dict.fromkeys(map(_plain, sources))))
+from dpsql.ledger import clock, record
+from dpsql.ledger.balance import Balance, Charge, State, exhausted, exhausted_together
+from dpsql.ledger.chain import Chain, Log
+from dpsql.ledger.file import LedgerFile, written
+from dpsql.ledger.schema import CHARGE, digest_of
+from dpsql.ledger.terms import Terms, check_amounts, check_size, columns, enter, open_account, plain
+from dpsql.privacy.accounting import GAUSSIAN, Price
 
 
 class Ledger:
     """One session's view of one account. Threads may share it; better, each opens its own on the same file."""
 
-    def __init__(self, file: LedgerFile, terms: Terms, account: int, purse: int):
-        self._file, self._terms, self._account, self._purse = file, terms, account, purse
+    def __init__(self, file: LedgerFile, chain: Chain, terms: Terms, numbers: tuple[int, int, int | None]):
+        self._file, self._chain, self._terms = file, chain, terms
+        self._account, self._purse, self._joint = numbers
 
     @staticmethod
     def open(path: Path | None, terms: Terms) -> Ledger:
@@ -99,61 +68,66 @@ class Ledger:
 
     @staticmethod
     def reopen(path: Path | None, account: str) -> None:
-        """For the owner alone: take charges again after `MAX_FAILURES` failures. What was spent stays spent."""
+        """For the owner alone: take charges again after too many failures. What was spent stays spent."""
         file = LedgerFile(path)
         try:
-            with file.transaction(write=True) as connection:
-                row = _open_account(connection, _plain(account))
-                if row is None:
+            with Chain(file).writing() as log:
+                number = open_account(log.connection, plain(account))
+                if number is None:
                     raise refusal("DP404", f'the ledger has no account "{account}"')
-                connection.execute("UPDATE purse SET failures = 0 WHERE account = ?", (row[0],))
-                _note(connection, row[0], "reopened")
+                log.connection.execute("UPDATE purse SET failures = 0 WHERE account = ?", (number,))
+                log.append("reopened", account=number)
         finally:
             file.close()
 
     def balance(self) -> Balance:
+        """What this purse has spent and has left in the present window."""
         with self._file.transaction(write=False) as connection:
-            state = self._read(connection)
-        return state.balance
+            number = clock.window(self._terms.renew, clock.read(connection).at)
+            state, last = self._read(connection, self._purse, number), self._last(connection, self._purse)
+        return self._balance(state, number, last)
+
+    def balances(self) -> list[Balance]:
+        """For the owner: of every purse of the account, that of all together first."""
+        with self._file.transaction(write=False) as connection:
+            query = "SELECT id, analyst FROM purse WHERE account = ? ORDER BY analyst"
+            number = clock.window(self._terms.renew, clock.read(connection).at)
+            found = [
+                (self._read(connection, purse, number), self._last(connection, purse), analyst)
+                for purse, analyst in connection.execute(query, (self._account,)).fetchall()
+            ]
+        return [self._balance(state, number, last, analyst) for state, last, analyst in found]
 
     def charge(self, charge: Charge) -> int:
         """Spend, or raise DP401 (not enough left), DP404 (account closed) or DP405 (frozen). Durable on return."""
-        _check_amounts(charge.epsilon, charge.delta, charge.mu_squared)
-        if not charge.epsilon and not charge.delta:
+        price, joint = charge.price, None
+        check_amounts(*price.amounts)
+        if not price.epsilon and not price.delta:
             raise refusal("DP901", "a charge of nothing")
-        if (self._terms.composition == GAUSSIAN and charge.epsilon > 0) != (charge.mu_squared > 0):
+        if (self._terms.composition == GAUSSIAN and price.epsilon > 0) != (price.mu_squared > 0):
             raise refusal("DP901", "a charge that another composition counts")
-        with self._file.transaction(write=True) as connection:
-            state = self._read(connection)
-            if state.closed or not self._owns_sources(connection):
+        if self._joint is not None:
+            joint = price if charge.joint is None else charge.joint
+            check_amounts(*joint.amounts)
+            pairs = zip(joint.amounts, price.amounts, strict=True)
+            if self._joint == self._purse or any(part > whole for part, whole in pairs):
+                raise refusal("DP901", "a charge to all analysts together that is none of one of them")
+        with self._chain.writing() as log:
+            number = self._window(log)
+            mine = self._read(log.connection, self._purse, number)
+            others = mine if self._joint is None else self._read(log.connection, self._joint, number)
+            if mine.closed or not self._owns_sources(log.connection):
                 reason = f'the account "{self._terms.name}" was closed or lost a source after this connection opened it'
                 raise refusal("DP404", reason, repair="connect again")
-            if state.failures >= MAX_FAILURES:
-                reason = f'the account "{self._terms.name}" is frozen after {state.failures} failures of the engine'
-                raise refusal("DP405", reason, repair="the data owner can reopen it with `dpsql budget reopen`")
-            if not state.allows(charge):
-                raise exhausted(charge, state)
-            spent = (
-                state.spent_epsilon + charge.epsilon,
-                state.spent_delta + charge.delta,
-                state.spent_mu_squared + charge.mu_squared,
-            )
-            _check_size(*spent)
-            cursor = connection.execute(
-                "INSERT INTO charge"
-                " (purse, epsilon, delta, mu_squared, statement, fingerprint, snapshot, policy, state, at)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'asked', ?)",
-                (self._purse, *map(written, (charge.epsilon, charge.delta, charge.mu_squared)))
-                + (_plain(charge.statement), _plain(charge.fingerprint), _plain(charge.snapshot))
-                + (_plain(charge.policy), now()),
-            )
-            connection.execute(
-                "UPDATE purse SET spent_epsilon = ?, spent_delta = ?, spent_mu_squared = ?,"
-                " statements = statements + 1 WHERE id = ?",
-                (*map(written, spent), self._purse),
-            )
-            identity = cursor.lastrowid
-            assert identity is not None
+            self._check_frozen(log.connection, max(mine.failures, others.failures))
+            if not mine.allows(price):
+                raise exhausted(price, mine, self._renewed(number))
+            if joint and not others.allows(joint):
+                raise exhausted_together(self._renewed(number))
+            identity = self._write(log, charge, joint, number)
+            self._spend(log.connection, self._purse, mine.spent + price, number)
+            if self._joint is not None and joint is not None:
+                self._spend(log.connection, self._joint, others.spent + joint, number)
         return identity
 
     def finish(self, charge_id: int, releases: Mapping[str, bytes]) -> Balance:
@@ -165,69 +139,114 @@ class Ledger:
         before its engine ran. The repeat of a lost answer is charged again and gets noise of its own: the analyst has
         then seen two releases and paid for two. The charge stays `asked`, as after a kill, and counts all the same.
         """
-        with self._file.transaction(write=True, durable=False) as connection:
-            self._settle(connection, charge_id, "answered")
-            connection.executemany(
-                "INSERT INTO release (purse, snapshot, fingerprint, charge, answer)"
-                " SELECT purse, snapshot, ?, id, ? FROM charge WHERE id = ?"
-                " ON CONFLICT (purse, snapshot, fingerprint) DO NOTHING",
-                [(_plain(fingerprint), answer, charge_id) for fingerprint, answer in releases.items()],
-            )
-            state = self._read(connection)
-        return state.balance
+        with self._chain.writing(durable=False) as log:
+            self._settle(log.connection, charge_id, "answered")
+            kept = []
+            for fingerprint, answer in releases.items():
+                cursor = log.connection.execute(
+                    "INSERT INTO release (purse, snapshot, fingerprint, charge, answer)"
+                    " SELECT purse, snapshot, ?, id, ? FROM charge WHERE id = ?"
+                    " ON CONFLICT (purse, snapshot, fingerprint) DO NOTHING",
+                    (plain(fingerprint), answer, charge_id),
+                )
+                kept += [(plain(fingerprint), answer)] if cursor.rowcount else []
+            log.append("answered", purse=self._purse, charge=charge_id, detail=digest_of(kept))
+            number = clock.window(self._terms.renew, log.at)
+            state = self._read(log.connection, self._purse, number)
+        return self._balance(state, number)
 
     def fail(self, charge_id: int) -> None:
         """The engine failed after the charge: counted, never refunded."""
-        with self._file.transaction(write=True) as connection:
-            self._settle(connection, charge_id, "failed")
-            connection.execute("UPDATE purse SET failures = failures + 1 WHERE id = ?", (self._purse,))
+        with self._chain.writing() as log:
+            self._settle(log.connection, charge_id, "failed")
+            query = "UPDATE purse SET failures = failures + 1 WHERE id IN (?, ?)"
+            log.connection.execute(query, (self._purse, self._joint))
+            log.append("failed", purse=self._purse, charge=charge_id)
 
     def find(self, fingerprint: str, snapshot: str) -> bytes | None:
-        """The stored answer of a release that this purse has paid for."""
-        with self._file.transaction(write=False) as connection:
-            row = connection.execute(
-                "SELECT answer FROM release WHERE purse = ? AND snapshot = ? AND fingerprint = ?",
-                (self._purse, _plain(snapshot), _plain(fingerprint)),
-            ).fetchone()
-            if row is None:
-                return None
-            self._file.check_types(row, bytes)
-            answer: bytes = row[0]
-        return answer
+        """The stored answer of a release that this purse has paid for, in whatever window."""
+        query = "SELECT answer FROM release WHERE purse = ? AND snapshot = ? AND fingerprint = ?"
+        return self._answer(query, (self._purse, plain(snapshot), plain(fingerprint)))
 
-    def verify(self) -> None:
-        """Read the whole file: pages, keys, and the sum of every purse. DP403 where anything differs."""
-        with self._file.transaction(write=False) as connection:
-            if connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-                raise self._file.refused("is damaged")
-            if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
-                raise self._file.refused("is damaged: its rows contradict each other")
-            for purse, *spent, statements in connection.execute(
-                "SELECT id, spent_epsilon, spent_delta, spent_mu_squared, statements FROM purse"
-            ).fetchall():
-                sums, count = [Fraction(0)] * 3, 0
-                query = "SELECT epsilon, delta, mu_squared FROM charge WHERE purse = ?"
-                for row in connection.execute(query, (purse,)):
-                    sums = [total + self._file.exact(amount) for total, amount in zip(sums, row, strict=True)]
-                    count += 1
-                if [*map(self._file.exact, spent), statements] != [*sums, count]:
-                    raise self._file.refused("is damaged: its charges do not add up to what it says was spent")
+    def find_shared(self, fingerprint: str, snapshot: str) -> bytes | None:
+        """The stored answer of a release that another analyst's purse has paid for: to be given out after a charge of
+        its whole price that is joint by nothing. None wherever one purse is all there is."""
+        if self._joint is None:
+            return None
+        query = (
+            "SELECT answer FROM purse JOIN release ON release.purse = purse.id"
+            " WHERE account = ? AND snapshot = ? AND fingerprint = ? ORDER BY release.id LIMIT 1"
+        )
+        return self._answer(query, (self._account, plain(snapshot), plain(fingerprint)))
+
+    def verify(self) -> record.Verified:
+        """Read the whole file: pages, keys, the record with its seals, and what it adds up to. DP403 where anything
+        differs."""
+        return record.verify(self._file, self._chain.keys)
 
     def close(self) -> None:
         self._file.close()
 
-    def _read(self, connection: sqlite3.Connection) -> State:
-        """What is allowed and spent, and whether a newer account has taken this one's place (`closed`)."""
+    # -- within a transaction -------------------------------------------------------------------------------------
+
+    def _read(self, connection: sqlite3.Connection, purse: int, number: int) -> State:
+        """What a purse may spend in the window of this number, and has spent in it."""
         row = connection.execute(
-            "SELECT composition, epsilon, delta, mu_squared, spent_epsilon, spent_delta, spent_mu_squared,"
-            " statements, failures, closed IS NOT NULL"
+            "SELECT composition, closed IS NOT NULL, purse.window, statements, failures, spent_epsilon, spent_delta,"
+            " spent_mu_squared, epsilon, delta, mu_squared, joint_epsilon, joint_delta, joint_mu_squared"
             " FROM purse JOIN account ON account.id = purse.account WHERE purse.id = ?",
-            (self._purse,),
+            (purse,),
         ).fetchone()
-        self._file.check_types(row, *[str] * 7, int, int, int)
-        epsilon, delta, mu_squared, spent_epsilon, spent_delta, spent_mu_squared = map(self._file.exact, row[1:7])
-        spent = spent_epsilon, spent_delta, spent_mu_squared
-        return State(row[0], epsilon, delta, mu_squared, *spent, row[7], row[8], bool(row[9]))
+        self._file.check_types(row, str, int, int, int, int, *[str] * 6, *[str if self._joint else type(None)] * 3)
+        if row[2] > number:
+            raise self._file.refused("is damaged: it holds spending of a time to come")
+        spent = Price(*map(self._file.exact, row[5:8])) if row[2] == number else Price()
+        allowed = Price(*map(self._file.exact, row[11:14] if purse == self._joint else row[8:11]))
+        return State(row[0], allowed, spent, row[3], row[4], bool(row[1]))
+
+    def _last(self, connection: sqlite3.Connection, purse: int) -> Price | None:
+        """The price of the last statement that the purse was charged for by itself."""
+        query = "SELECT epsilon, delta, mu_squared FROM charge WHERE purse = ? ORDER BY id DESC LIMIT 1"
+        row = connection.execute(query, (purse,)).fetchone()
+        return None if row is None else Price(*map(self._file.exact, row))
+
+    def _window(self, log: Log) -> int:
+        """The number of the present window. A clock that was set back opens no window, and does not go unnoticed."""
+        if self._terms.renew != "never" and log.time.set_back:
+            reason = f"has seen a later time, {clock.shown(log.at)}, than the clock of this machine tells"
+            raise self._file.refused(reason, "set the clock right; what is stored is answered meanwhile")
+        return clock.window(self._terms.renew, log.at)
+
+    def _check_frozen(self, connection: sqlite3.Connection, failures: int) -> None:
+        """An account, not a purse, takes no more charges: names of analysts are easily made, and each failure may tell
+        a bit."""
+        row = connection.execute("SELECT max_failures FROM account WHERE id = ?", (self._account,)).fetchone()
+        self._file.check_types(row, int)
+        if failures >= row[0]:
+            reason = f'the account "{self._terms.name}" is frozen after {failures} failures of the engine'
+            raise refusal("DP405", reason, repair="the data owner can reopen it with `dpsql budget reopen`")
+
+    def _write(self, log: Log, charge: Charge, joint: Price | None, number: int) -> int:
+        row: tuple[object, ...] = (
+            *(self._purse, *map(written, charge.price.amounts)),
+            *((None, None, None) if joint is None else map(written, joint.amounts)),
+            *(number, plain(charge.statement), plain(charge.fingerprint), plain(charge.snapshot)),
+            *(plain(charge.policy), log.at),
+        )
+        names = ", ".join(CHARGE[1:])
+        cursor = log.connection.execute(f"INSERT INTO charge ({names}, state) VALUES ({'?, ' * len(row)}'asked')", row)
+        identity = cursor.lastrowid
+        assert identity is not None
+        log.append("asked", purse=self._purse, charge=identity, content=(identity, *row))
+        return identity
+
+    def _spend(self, connection: sqlite3.Connection, purse: int, spent: Price, number: int) -> None:
+        check_size(*spent.amounts)
+        connection.execute(
+            "UPDATE purse SET spent_epsilon = ?, spent_delta = ?, spent_mu_squared = ?, window = ?,"
+            " statements = statements + 1 WHERE id = ?",
+            (*map(written, spent.amounts), number, purse),
+        )
 
     def _owns_sources(self, connection: sqlite3.Connection) -> bool:
         query = "SELECT 1 FROM source WHERE path = ? AND account = ?"
@@ -241,115 +260,36 @@ class Ledger:
         if cursor.rowcount != 1:
             raise refusal("DP901", f"charge {charge_id} is not one that waits for its answer")
 
+    # -- outside of one -------------------------------------------------------------------------------------------
+
+    def _answer(self, query: str, values: tuple[object, ...]) -> bytes | None:
+        with self._file.transaction(write=False) as connection:
+            row = connection.execute(query, values).fetchone()
+            if row is None:
+                return None
+            self._file.check_types(row, bytes)
+            answer: bytes = row[0]
+        return answer
+
+    def _balance(self, state: State, number: int, last: Price | None = None, analyst: str | None = None) -> Balance:
+        renew = self._terms.renew
+        name = self._terms.analyst if analyst is None else analyst
+        return state.balance(analyst=name, renew=renew, renews=clock.begins(renew, number + 1), last=last)
+
+    def _renewed(self, number: int) -> str:
+        """What a refusal says of the next window."""
+        at = clock.begins(self._terms.renew, number + 1)
+        return "" if at is None else f"wait until {clock.shown(at)}, when the budget is renewed"
+
 
 def _enter(path: Path | None, terms: Terms, *, new: bool) -> Ledger:
+    columns(terms)  # takes long at first: not while others wait for the file
     file = LedgerFile(path)
     try:
-        with file.transaction(write=True) as connection:
-            found = _open_account(connection, terms.name)
-            if found is not None:
-                file.check_types(found, int, str, str, str, str, int)
-            if new:
-                if found is not None:
-                    connection.execute("UPDATE account SET closed = ? WHERE id = ?", (now(), found[0]))
-                    _note(connection, found[0], "closed: the owner opened a new account of this name")
-                found = None
-            else:
-                _check_sources(connection, terms)
-            account = _first_time(connection, terms) if found is None else _again(connection, terms, found)
-            connection.executemany(
-                "INSERT INTO source (path, account) VALUES (?, ?)"
-                " ON CONFLICT (path) DO UPDATE SET account = excluded.account WHERE account <> excluded.account",
-                [(source, account) for source in terms.sources],
-            )
-            owner = (account, terms.analyst)
-            connection.execute(
-                "INSERT INTO purse (account, analyst, spent_epsilon, spent_delta, statements, failures)"
-                " VALUES (?, ?, '0/1', '0/1', 0, 0) ON CONFLICT (account, analyst) DO NOTHING",
-                owner,
-            )
-            (purse,) = connection.execute("SELECT id FROM purse WHERE account = ? AND analyst = ?", owner).fetchone()
+        chain = Chain(file)
+        with chain.writing() as log:
+            numbers = enter(file, log, terms, new=new)
     except BaseException:
         file.close()
         raise
-    return Ledger(file, terms, account, purse)
-
-
-def _open_account(connection: sqlite3.Connection, name: str) -> tuple[int, str, str, str, str, int] | None:
-    row: tuple[int, str, str, str, str, int] | None = connection.execute(
-        "SELECT id, unit, composition, epsilon, delta, per_analyst FROM account WHERE name = ? AND closed IS NULL",
-        (name,),
-    ).fetchone()
-    return row
-
-
-def _first_time(connection: sqlite3.Connection, terms: Terms) -> int:
-    cursor = connection.execute(
-        "INSERT INTO account (name, unit, composition, per_analyst, epsilon, delta, mu_squared, opened)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (terms.name, terms.unit, terms.composition, terms.analyst != "")
-        + (written(terms.epsilon), written(terms.delta), written(_mu_squared(terms)), now()),
-    )
-    account = cursor.lastrowid
-    assert account is not None
-    _note(connection, account, f"opened with epsilon {written(terms.epsilon)}")
-    return account
-
-
-def _again(connection: sqlite3.Connection, terms: Terms, found: tuple[int, str, str, str, str, int]) -> int:
-    account, unit, composition, epsilon, delta, per_analyst = found
-    differences = [
-        f"{name} {was}, not {asked}"
-        for name, was, asked in (
-            ("unit", f'"{unit}"', f'"{terms.unit}"'),
-            ("composition", f'"{composition}"', f'"{terms.composition}"'),
-            ("delta", delta.removesuffix("/1"), written(terms.delta).removesuffix("/1")),
-            ("a budget", *("per analyst" if each else "for all analysts" for each in (per_analyst, terms.analyst))),
-        )
-        if was != asked
-    ]
-    if differences:
-        reason = f'the account "{terms.name}" was opened with {"; with ".join(differences)}'
-        raise refusal("DP404", reason, repair=NEW_ACCOUNT)
-    if epsilon != written(terms.epsilon):
-        changed = written(terms.epsilon), written(_mu_squared(terms)), account
-        connection.execute("UPDATE account SET epsilon = ?, mu_squared = ? WHERE id = ?", changed)
-        _note(connection, account, f"epsilon changed from {epsilon} to {written(terms.epsilon)}")
-    return account
-
-
-def _mu_squared(terms: Terms) -> Fraction:
-    """What may be spent under Gaussian composition."""
-    return gaussian_budget(terms.epsilon, terms.delta)[0] if terms.composition == GAUSSIAN else Fraction(0)
-
-
-def _check_sources(connection: sqlite3.Connection, terms: Terms) -> None:
-    for source in terms.sources:
-        row = connection.execute(
-            "SELECT name FROM source JOIN account ON account.id = source.account WHERE path = ?", (source,)
-        ).fetchone()
-        if row is not None and row[0] != terms.name:
-            reason = f'the source {source} already spends from the account "{row[0]}", not "{terms.name}"'
-            raise refusal("DP404", reason, repair=f'set account = "{row[0]}" in the policy; or {NEW_ACCOUNT}')
-
-
-def _note(connection: sqlite3.Connection, account: int, what: str) -> None:
-    connection.execute("INSERT INTO event (account, what, at) VALUES (?, ?, ?)", (account, what, now()))
-
-
-def _check_amounts(*amounts: object) -> None:
-    """Floats are not exact, and a negative charge would be a refund: neither can come from a sound plan."""
-    for amount in amounts:
-        if not isinstance(amount, Fraction) or amount < 0:
-            raise refusal("DP901", "an amount that is not a Fraction of at least 0")
-        _check_size(amount)
-
-
-def _check_size(*amounts: Fraction) -> None:
-    if any(max(a.numerator.bit_length(), a.denominator.bit_length()) > MAX_BITS for a in amounts):
-        raise refusal("DP402", "the amount has too many digits to be added exactly", repair="SET epsilon = 0.1")
-
-
-def _plain(text: str) -> str:
-    """Text that UTF-8 can write: lone surrogates (file names, hostile strings) become escapes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return Ledger(file, chain, terms, numbers)

@@ -19,71 +19,19 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from urllib.parse import quote
 
 from dpsql.errors import Error, refusal
+from dpsql.ledger.schema import APPLICATION_ID, SCHEMA_VERSION, VERSIONS, made, upgrade
 
 BUSY_SECONDS = 10.0
 """How long to wait for another writer. One charge holds the lock for milliseconds."""
 
 NAP_SECONDS = 0.005
-
-APPLICATION_ID = 0x64707371  # "dpsq"
-SCHEMA_VERSION = 2
-
-# An account row is one set of terms; `closed` rows are those that a newer one under the same name replaced.
-# A purse is what one analyst has spent of an account (analyst '' = all of them together, the default).
-# Amounts are exact: texts 'p/q'. Times are for people to read; nothing is decided by them.
-# Charges are final: triggers keep their amounts, and the only way out of 'asked' is 'answered' or 'failed'.
-# mu_squared: what adds up under Gaussian composition; 0 in accounts of basic composition.
-_FINAL = """CREATE TRIGGER charge_is_final BEFORE UPDATE ON charge
-    WHEN old.state <> 'asked' OR new.id <> old.id OR new.purse <> old.purse
-        OR new.epsilon <> old.epsilon OR new.delta <> old.delta OR new.mu_squared <> old.mu_squared
-    BEGIN SELECT RAISE(ABORT, 'a charge is final'); END;"""
-SCHEMA = f"""
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
-CREATE TABLE account (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, unit TEXT NOT NULL, composition TEXT NOT NULL,
-    per_analyst INTEGER NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL, opened INTEGER NOT NULL, closed INTEGER,
-    mu_squared TEXT NOT NULL DEFAULT '0/1');
-CREATE UNIQUE INDEX account_open ON account (name) WHERE closed IS NULL;
-CREATE TABLE purse (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL REFERENCES account, analyst TEXT NOT NULL,
-    spent_epsilon TEXT NOT NULL, spent_delta TEXT NOT NULL, statements INTEGER NOT NULL, failures INTEGER NOT NULL,
-    spent_mu_squared TEXT NOT NULL DEFAULT '0/1',
-    UNIQUE (account, analyst));
-CREATE TABLE source (path TEXT PRIMARY KEY, account INTEGER NOT NULL REFERENCES account);
-CREATE TABLE charge (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, purse INTEGER NOT NULL REFERENCES purse, epsilon TEXT NOT NULL,
-    delta TEXT NOT NULL, statement TEXT NOT NULL, fingerprint TEXT NOT NULL, snapshot TEXT NOT NULL,
-    policy TEXT NOT NULL, state TEXT NOT NULL CHECK (state IN ('asked', 'answered', 'failed')), at INTEGER NOT NULL,
-    mu_squared TEXT NOT NULL DEFAULT '0/1');
-CREATE INDEX charge_purse ON charge (purse);
-CREATE TRIGGER charge_stays BEFORE DELETE ON charge BEGIN SELECT RAISE(ABORT, 'a charge is final'); END;
-{_FINAL}
-CREATE TABLE release (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, purse INTEGER NOT NULL REFERENCES purse, snapshot TEXT NOT NULL,
-    fingerprint TEXT NOT NULL, charge INTEGER NOT NULL REFERENCES charge, answer BLOB NOT NULL);
-CREATE UNIQUE INDEX release_key ON release (purse, snapshot, fingerprint);
-CREATE TABLE event (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL REFERENCES account, what TEXT NOT NULL,
-    at INTEGER NOT NULL);
-"""
-
-# From version 1, which knew basic composition alone.
-_UPGRADE = (
-    "ALTER TABLE account ADD COLUMN mu_squared TEXT NOT NULL DEFAULT '0/1'",
-    "ALTER TABLE purse ADD COLUMN spent_mu_squared TEXT NOT NULL DEFAULT '0/1'",
-    "ALTER TABLE charge ADD COLUMN mu_squared TEXT NOT NULL DEFAULT '0/1'",
-    "DROP TRIGGER charge_is_final",
-    _FINAL,
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
 
 # SQLite's primary result codes, in words. Its own texts are never shown.
 _REASONS = {
@@ -96,6 +44,24 @@ _REASONS = {
     sqlite3.SQLITE_PERM: "cannot be opened: access is denied",
     sqlite3.SQLITE_CONSTRAINT: "is damaged: its rows contradict each other",
     sqlite3.SQLITE_TOOBIG: "cannot hold a value of this size",
+}
+
+
+# What to do, by how the reason begins.
+_REPAIRS = {
+    "cannot be written": "let dpsql's user write the file and its folder",
+    "cannot grow": "make room on the disk; what was charged stays charged",
+    "cannot be read or written": "make room on the disk, or mend it; what was charged stays charged",
+    "cannot be opened": "dpsql's user must be able to read and write the file and its folder",
+    "is locked": "wait until the other process is done, or end it",
+    "cannot hold": "ask for less at once",
+    "cannot be used": "`dpsql ledger verify` says what is wrong with it",
+    "is damaged": "put a backup back, and then say `dpsql ledger adopt`: what it does not know of is no longer counted",
+    "is not a ledger": "name the ledger's own file, or put a backup back",
+    "is the database": "name a file of its own with --ledger",
+    "is not a file": "name a file with --ledger",
+    "does not exist": "name the ledger's file with --ledger",
+    "is closed": "connect again",
 }
 
 
@@ -113,10 +79,11 @@ def default_path() -> Path:
 class LedgerFile:
     """One connection to the file, opened when first needed, guarded by a lock, and never carried over a fork."""
 
-    def __init__(self, path: Path | None):
+    def __init__(self, path: Path | None, *, make: bool = True):
+        """path: None for `default_path()`. make: whether to make the file where none is."""
         # Absolute from the start: the host program may change its working directory later.
         self.path = Path(os.path.abspath(default_path() if path is None else path))
-        self._private_folder = path is None
+        self._private_folder, self._may_make = path is None, make
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
@@ -126,10 +93,13 @@ class LedgerFile:
             _files.add(self)
 
     @contextmanager
-    def transaction(self, *, write: bool, durable: bool = True) -> Iterator[sqlite3.Connection]:
+    def transaction(
+        self, *, write: bool, durable: bool = True, after: Callable[[], None] | None = None
+    ) -> Iterator[sqlite3.Connection]:
         """All of the block or nothing of it. With `write` no other process is between its reads and its writes; what
         it wrote outlives a power cut, or with `durable` off, as soon as a later durable write does (SQLite appends to
-        one log). A kill of the process takes nothing in either case."""
+        one log). A kill of the process takes nothing in either case. `after` is called once all of it is there, while
+        no fork can come between."""
         with _registry:
             pass  # a fork that waits goes first
         with self._lock:
@@ -138,6 +108,8 @@ class LedgerFile:
                     connection = self._begin(write, durable)
                     yield connection
                     connection.execute("COMMIT")
+                    if after is not None:
+                        after()
                 except BaseException:  # a Ctrl-C too, wherever it strikes: nobody else may wait for our lock
                     self._roll_back()
                     raise
@@ -154,7 +126,9 @@ class LedgerFile:
             self._drop()
 
     def refused(self, reason: str, repair: str = "") -> Error:
-        return refusal("DP403", f"the ledger {self.path} {reason}", repair=repair)
+        """The error (DP403). Where no repair is given, it is the one for reasons that begin so."""
+        known = next((each for start, each in _REPAIRS.items() if reason.startswith(start)), "")
+        return refusal("DP403", f"the ledger {self.path} {reason}", repair=repair or known)
 
     def exact(self, text: object) -> Fraction:
         """The amount that `written` wrote."""
@@ -237,38 +211,27 @@ class LedgerFile:
         if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
             raise self.refused("is the database of another program")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version not in (1, SCHEMA_VERSION):
+        if version not in VERSIONS:
             raise self.refused("was written by another version of dpsql", "use the newest dpsql for this ledger")
         for pragma in ("trusted_schema = OFF", "foreign_keys = ON", "fullfsync = ON", "synchronous = FULL"):
             connection.execute(f"PRAGMA {pragma}")
         if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
             raise self.refused("lies where SQLite cannot share it safely", "keep it on a local disk")
         if version != SCHEMA_VERSION:
-            self._upgrade(connection)
-
-    def _upgrade(self, connection: sqlite3.Connection) -> None:
-        """Bring a file of version 1 up to date, in one transaction; another process may have been first."""
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            if connection.execute("PRAGMA user_version").fetchone() == (1,):
-                for statement in _UPGRADE:
-                    connection.execute(statement)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+            upgrade(connection)
 
     def _make(self) -> None:
         """Make the file where none is: complete under another name first, so that a crash leaves all of it or none."""
         folder = self.path.parent
         for new in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
             new.mkdir(mode=0o700, exist_ok=True)
-            _sync(new.parent)
+            sync(new.parent)
         if self._private_folder and stat.S_IMODE(folder.stat().st_mode) & 0o077:
             folder.chmod(0o700)
         if os.path.lexists(self.path):
             return
+        if not self._may_make:
+            raise self.refused("does not exist")
         number, draft = tempfile.mkstemp(prefix=".ledger-", dir=folder)  # mode 0600, whatever the umask
         os.close(number)
         try:
@@ -276,12 +239,12 @@ class LedgerFile:
             try:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.executescript(f"BEGIN; {SCHEMA} COMMIT;")
+                made(connection)
             finally:
                 connection.close()
             with suppress(FileExistsError):  # another process was first: its file counts
                 os.link(draft, self.path)  # unlike a rename, a link never replaces a file
-            _sync(folder)
+            sync(folder)
         finally:
             for suffix in ("", "-wal", "-shm", "-journal"):
                 Path(draft + suffix).unlink(missing_ok=True)
@@ -305,7 +268,7 @@ class LedgerFile:
                 _abandoned.append(connection)
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
     """A new name outlives a power cut only once its folder is on the disk too."""
     number = os.open(folder, os.O_RDONLY)
     try:
@@ -316,10 +279,6 @@ def _sync(folder: Path) -> None:
 
 def written(amount: Fraction) -> str:
     return f"{amount.numerator}/{amount.denominator}"
-
-
-def now() -> int:
-    return int(time.time())
 
 
 def _is_lock(error: sqlite3.Error) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpsql.policy.readers import LARGEST_BOUND, MOST_EPSILON, MOST_ROWS, MOST_VALUES
+from dpsql.policy.readers import LARGEST_BOUND, MOST_EPSILON, MOST_FAILURES, MOST_ROWS, MOST_VALUES
 
 Shape = Mapping[str, object]
 
@@ -61,8 +61,13 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
         "min_units_per_group": _said(_ROWS, "a private key is shown only where it seems to have so many units"),
         "selection": _said({"enum": ["exponential", "permute_and_flip"]}, "how one of several candidates is chosen"),
         "composition": _said({"enum": ["basic", "gaussian"]}, "how charges add up"),
-        "renew": _said({"const": "never"}, "when the budget is filled again"),
-        "per_analyst": _said({"const": False}, "one budget for each analyst"),
+        "renew": _said({"enum": ["never", "day", "week", "month"]}, "when the budget is filled again"),
+        "per_analyst": _said({"type": "boolean"}, "one budget for each analyst, who do not pool their answers"),
+        "joint_epsilon": _said(_EPSILON, "with per_analyst: all that all analysts together may spend"),
+        "max_failures": _said(
+            {"type": "integer", "minimum": 1, "maximum": MOST_FAILURES},
+            "engine failures after which the account takes no more statements",
+        ),
     },
     "table": {
         "public": _said({"type": "boolean"}, "true: nobody's rows, answered exactly"),

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from fractions import Fraction
 from pathlib import Path as FilePath
 
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy import names, readers
+from dpsql.policy.budget import read_budget
 from dpsql.policy.checks import connect_tables
 from dpsql.policy.digest import digest_of
-from dpsql.policy.model import Budget, Policy
+from dpsql.policy.model import Policy
 from dpsql.policy.problems import KEYS, Problems, Section
-from dpsql.policy.readers import Wrong, escaped
+from dpsql.policy.readers import escaped
 from dpsql.policy.tables import read_tables
 
 LARGEST_FILE = 10 * 2**20
@@ -34,7 +34,7 @@ def load_policy(path: FilePath | str) -> Policy:
     root = Section(_document(text, name), (), KEYS["file"], problems)
     root.require("version", readers.one_of(1), "version = 1")
     unit = _unit_word(root, problems)
-    budget = _budget(root, problems, file)
+    budget = read_budget(root, problems, file)
     tables = connect_tables(read_tables(root, problems), problems)
     error = problems.error()
     if error is not None:
@@ -93,7 +93,7 @@ def _not_toml(message: str, text: str, name: str) -> Error:
     return refusal("DP301", f"{name}: is not TOML: {shorter}", span=span, source=text, name=name, repair=repair)
 
 
-# ---- unit and budget
+# ---- unit
 
 
 def _unit_word(root: Section, problems: Problems) -> str:
@@ -103,52 +103,3 @@ def _unit_word(root: Section, problems: Problems) -> str:
         return ""
     section = Section(root.raw("unit"), ("unit",), KEYS["unit"], problems)
     return section.require("name", names.unit_word, 'name = "customer"') or ""
-
-
-def _budget(root: Section, problems: Problems, file: FilePath) -> Budget:
-    nothing = Fraction(0)
-    if "budget" not in root:
-        root.need("budget", '[budget] and under it epsilon = "3" and per_query_epsilon = "0.25"')
-        return Budget("", nothing, nothing, nothing, nothing)
-    section = Section(root.raw("budget"), ("budget",), KEYS["budget"], problems)
-    account = section.read("account", names.account)
-    if "account" not in section and not problems.at((*section.place, "account")):
-        try:
-            account = names.account(file.stem)
-        except Wrong as wrong:
-            section.wrong("account", f"is missing, and the file's name does not serve: {wrong.text}", wrong.repair)
-    epsilon = section.require("epsilon", readers.epsilon, 'epsilon = "3", all that the account may ever spend')
-    delta = section.read("delta", readers.delta)
-    query = section.require(
-        "per_query_epsilon", readers.epsilon, 'per_query_epsilon = "0.25", what a statement costs by itself'
-    )
-    most = section.read("max_query_epsilon", readers.epsilon)
-    if most is None and "max_query_epsilon" not in section:
-        most = epsilon
-    elif most is not None and epsilon is not None and most > epsilon:
-        section.wrong("max_query_epsilon", "is more than epsilon", "write at most epsilon, or leave it out")
-    if query is not None and most is not None and query > most:
-        section.wrong(
-            "per_query_epsilon",
-            "is more than a statement may cost",
-            "write at most max_query_epsilon and at most epsilon",
-        )
-    query_delta = section.read("per_query_delta", readers.delta)
-    if query_delta is not None and query_delta > (delta or nothing) and not problems.at((*section.place, "delta")):
-        section.wrong("per_query_delta", "is more than delta", "write at most delta, or leave it out")
-    fewest = section.read("min_units_per_group", readers.rows)
-    selection = section.read("selection", readers.one_of("exponential", "permute_and_flip"))
-    composition = section.read("composition", readers.one_of("basic", "gaussian"))
-    if composition == "gaussian" and not delta and not problems.at((*section.place, "delta")):
-        section.wrong("composition", "needs a delta above 0", 'write for example delta = "1e-6", or "basic"')
-    section.read("renew", readers.one_of("never"))
-    section.read("per_analyst", readers.one_of(False))
-    amounts = (epsilon or nothing, delta or nothing, query or nothing, most or nothing)
-    return Budget(
-        account or "",
-        *amounts,
-        composition=str(composition or "basic"),
-        per_query_delta=query_delta,
-        min_units_per_group=fewest or 1,
-        selection=str(selection or "exponential"),
-    )

@@ -116,6 +116,9 @@ class Budget:
     per_query_delta: of a statement with private keys; None = delta * (the statement's epsilon) / epsilon.
     min_units_per_group: a private key is shown only where it seems to have so many units, whatever delta allows.
     selection: the mechanism of private choices, "exponential" or "permute_and_flip".
+    renew: "never", or "day", "week", "month": when spending begins anew. joint_epsilon: what all analysts together may
+    spend where each has a budget of their own, None where all have one. max_failures: engine failures after which the
+    account takes no more charges.
     """
 
     account: str
@@ -127,6 +130,14 @@ class Budget:
     per_query_delta: Fraction | None = None
     min_units_per_group: int = 1
     selection: str = "exponential"
+    renew: str = "never"
+    joint_epsilon: Fraction | None = None
+    max_failures: int = 3
+
+    @property
+    def per_analyst(self) -> bool:
+        """Whether each analyst has a budget: the owner's word that they do not pool their answers."""
+        return self.joint_epsilon is not None
 
 
 @dataclass(frozen=True, slots=True)

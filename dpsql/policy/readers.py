@@ -30,6 +30,7 @@ PLACES = 20
 """Digits after the point of a bound, step or value: with 18 before it they fit DECIMAL(38, 20)."""
 AMOUNT_PLACES = 30
 MOST_EPSILON = 1000
+MOST_FAILURES = 100
 
 _DECIMAL = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,60}))?(?:[eE]([+-]?[0-9]{1,3}))?")
 
@@ -155,6 +156,15 @@ def rows(value: object) -> int:
     if not 1 <= value <= MOST_ROWS:
         raise Wrong(f"{shown(value)} is not between 1 and {MOST_ROWS}", "for example 100")
     return value
+
+
+def failures(value: object) -> int:
+    """How often the engine may fail."""
+    number = rows(value)
+    if number > MOST_FAILURES:
+        text = f"{number} is more than {MOST_FAILURES}, and each failure may tell an exact bit about the data"
+        raise Wrong(text, "write max_failures = 3, or leave it out")
+    return number
 
 
 def cluster(value: object) -> bool:

@@ -35,6 +35,12 @@ _TABLE: Shape = {
         "max_rows_per_group_hard": ["max_rows_per_group"],
     },
 }
+_APART: Shape = {"properties": {"per_analyst": {"const": True}}, "required": ["per_analyst"]}
+_BUDGET: Shape = {
+    "if": _APART,
+    "then": {"required": ["joint_epsilon"]},
+    "else": {"properties": {"joint_epsilon": False}},
+}
 _COLUMN: Shape = {"dependentRequired": {"step": ["bounds"]}, "not": {"required": ["values", "references"]}}
 
 
@@ -44,6 +50,7 @@ def policy_schema() -> dict[str, object]:
     for kind in ("unit", "budget", "table", "column", "reference"):
         definitions[kind] = _section(kind)
     definitions["table"] = {**_section("table"), **_TABLE}
+    definitions["budget"] = {**_section("budget"), **_BUDGET}
     definitions["column"] = {**_section("column"), **_COLUMN}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

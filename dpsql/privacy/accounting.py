@@ -48,6 +48,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
@@ -66,6 +67,28 @@ _DECIMAL = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[
 
 BASIC, GAUSSIAN = "basic", "gaussian"
 """How the charges of an account add up."""
+
+
+NOTHING = Fraction(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What adds up: epsilon and delta, and mu_squared under Gaussian composition (else 0)."""
+
+    epsilon: Fraction = NOTHING
+    delta: Fraction = NOTHING
+    mu_squared: Fraction = NOTHING
+
+    def __add__(self, other: Price) -> Price:
+        return Price(self.epsilon + other.epsilon, self.delta + other.delta, self.mu_squared + other.mu_squared)
+
+    @property
+    def amounts(self) -> tuple[Fraction, Fraction, Fraction]:
+        return self.epsilon, self.delta, self.mu_squared
+
+    def __bool__(self) -> bool:
+        return any(self.amounts)
 
 
 def gaussian_budget(epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:

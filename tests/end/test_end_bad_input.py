@@ -311,7 +311,7 @@ def test_misuse_of_connect(clinic: Clinic, tmp_path: Path) -> None:
         dpsql.connect(clinic.policy)
     with pytest.raises(dpsql.PolicyError, match=r"^DP301: "):
         dpsql.connect(tmp_path / "none.toml", clinic.database)
-    with pytest.raises(dpsql.PolicyError, match=r"^DP301: "):
+    with pytest.raises(dpsql.BudgetError, match=r"^DP406: this policy has one budget for all analysts"):
         dpsql.connect(clinic.policy, clinic.database, analyst="somebody")
     connection = dpsql.connect(clinic.policy, clinic.database)
     connection.close()

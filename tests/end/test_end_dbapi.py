@@ -131,7 +131,7 @@ def test_scripts_commands_and_executemany(connection: dpsql.Connection) -> None:
     assert cursors[1].receipt is not None
     assert cursors[1].receipt.epsilon == Fraction(1, 4)
     assert cursors[2].fetchall() == [(";",)]
-    assert cursors[3].fetchall()[0] == ("clinic", "epsilon", "1000", "0.25", "999.75")
+    assert cursors[3].fetchall()[0] == ("clinic", "epsilon", "1000", "0.25", "999.75", "never", 3999)
     assert dict(answered(connection, "SHOW SETTINGS"))["epsilon"] == "0.25"
     connection.execute("RESET epsilon")
     assert dict(answered(connection, "SHOW SETTINGS"))["epsilon"] == "1"

@@ -124,6 +124,13 @@ def frozen(make: Make, folder: Path, patch: pytest.MonkeyPatch) -> None:
         connection.execute(f"{COUNT} WHERE age > 9")
 
 
+def nobody_asks(make: Make, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    clinic = make()
+    apart = 'delta = "0"\nper_analyst = true\njoint_epsilon = "1000"'
+    clinic.policy.write_text(clinic.policy.read_text().replace('delta = "0"', apart, 1))
+    connect(clinic)
+
+
 def wrong_outside(make: Make, folder: Path, patch: pytest.MonkeyPatch) -> None:
     with connect(make()) as connection:
         connection.execute("SELECT COUNT(*) FROM patients LIMIT -1")
@@ -149,6 +156,7 @@ PROVOKED: dict[str, Provoke] = {
     "DP403": no_ledger,
     "DP404": other_terms,
     "DP405": frozen,
+    "DP406": nobody_asks,
     "DP501": engine_fails,
     "DP502": wrong_outside,
     "DP901": our_fault,

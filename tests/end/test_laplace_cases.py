@@ -244,7 +244,7 @@ def test_all_scripts_run_one_after_the_other(database: Path, command: Run) -> No
     given = ("--policy", FOLDER / "policy.toml", "--database", database, "--format", "csv", "-c", "SHOW BUDGET")
     done = command("run", *given, *SCRIPTS)
     assert done.returncode == 0, done.stderr
-    assert "laplace,epsilon,20,5.5,14.5" in done.stdout.splitlines()
+    assert "laplace,epsilon,20,5.5,14.5,never,29" in done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -231,6 +231,10 @@ def balance_of(policy: str | Path, ledger: str | Path | None = None) -> Balance:
     return Balance(TOTAL, Fraction(1, 10**6), Fraction(1, 3), Fraction(0), Fraction(8, 3), Fraction(1, 10**6), 1)
 
 
+def balances_of(policy: str | Path, ledger: str | Path | None = None, analyst: str | None = None) -> list[Balance]:
+    return [balance_of(policy, ledger)]
+
+
 def open_account_anew(
     policy: str | Path, database: str | Path | None = None, ledger: str | Path | None = None
 ) -> Balance:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import dpsql.ledger
-from dpsql.ledger import Charge, Ledger, terms
+from dpsql.ledger import Charge, Ledger, Price, terms
 
 ROOT = Path(dpsql.ledger.__file__).parents[2]
 TERMS: dict[str, Any] = {
@@ -25,6 +25,7 @@ TERMS: dict[str, Any] = {
     "sources": ("/data/sales.parquet",),
     "analyst": None,
 }
+JOINT = Fraction(3)  # of all analysts together, where a test names one
 
 PREAMBLE = """
 import sys
@@ -53,6 +54,8 @@ def account(path: Path) -> Iterator[Callable[..., Ledger]]:
 
         def open_account(name: str = "shop", *, new: bool = False, at: Path | None = path, **others: Any) -> Ledger:
             way = Ledger.open_new if new else Ledger.open
+            if others.get("analyst") is not None:
+                others = {"joint_epsilon": JOINT, **others}
             return stack.enter_context(closing(way(at, terms(name, **{**TERMS, **others}))))
 
         yield open_account
@@ -67,8 +70,9 @@ def charge() -> Callable[..., Charge]:
         statement: str = "SELECT COUNT(*) FROM sales",
         fingerprint: str = "f",
         snapshot: str = "s",
+        joint: Price | None = None,
     ) -> Charge:
-        return Charge(Fraction(epsilon), Fraction(delta), statement, fingerprint, snapshot, "digest")
+        return Charge(Fraction(epsilon), Fraction(delta), statement, fingerprint, snapshot, "digest", joint=joint)
 
     return make
 

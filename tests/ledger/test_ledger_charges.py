@@ -191,6 +191,6 @@ def test_text_that_utf8_cannot_write_is_kept_as_escapes(account, charge):
 
 
 def test_an_empty_account_name_or_budget_is_refused(account):
-    for terms in ({"name": ""}, {"epsilon": Fraction(0)}, {"delta": Fraction(1)}, {"analyst": ""}):
+    for terms in ({"name": ""}, {"epsilon": Fraction(0)}, {"delta": Fraction(1)}, {"max_failures": 0}):
         with pytest.raises(Error, match="an account needs"):
             account(**terms)

@@ -29,6 +29,7 @@ def unusable(action, words):
         action()
     assert caught.value.code == "DP403"
     assert words in caught.value.reason
+    assert caught.value.repair or "file name" in caught.value.reason
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     return caught.value
 
@@ -72,7 +73,9 @@ def test_rights_of_others_are_taken_away(account, charge, monkeypatch, tmp_path)
     default_path().parent.chmod(0o755)
     account(at=None).charge(charge())
     assert mode(default_path().parent) == 0o700
-    assert {mode(child) for child in default_path().parent.iterdir()} == {0o600}
+    found = list(default_path().parent.rglob("*"))
+    assert {mode(each) for each in found if each.is_file()} == {0o600}
+    assert {mode(each) for each in found if each.is_dir()} == {0o700}
 
 
 @pytest.mark.parametrize("name", ["a b.sqlite", "50%20?mode=ro#x", "ключ 🔑", "file:x", "-", "\udcff"])
@@ -183,9 +186,10 @@ def test_a_folder_that_cannot_be_made(account, tmp_path):
 def test_rights_that_are_missing(process):
     """As a user without power over rights, since root may do everything; in a folder that this user can reach."""
     code = """
-import os, tempfile
+import os, shutil, tempfile
 nobody = 65534
 folder = tempfile.mkdtemp()
+os.environ["XDG_STATE_HOME"] = folder + "/state"
 if os.geteuid() == 0:
     os.chown(folder, nobody, nobody); os.setgid(nobody); os.setuid(nobody)
 def attempt(at):
@@ -211,7 +215,7 @@ attempt(two)
 os.chmod(folder, 0o700)
 attempt(one)
 os.unlink(one)
-os.rmdir(folder)
+shutil.rmtree(folder)
 """
     output, errors = process(code).communicate(timeout=60)
     assert output.splitlines() == [
@@ -263,7 +267,7 @@ def test_the_disk_is_full(account, path, process):
     code = """
 import resource
 ledger = account(1000)
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
 charged = 0
 try:
     while True:
@@ -292,14 +296,32 @@ print(charged + 1, ledger.balance().statements)
 
 
 @pytest.fixture
-def written(account, charge, path):
-    """A closed ledger of some pages, and its bytes."""
+def written(account, charge, path, restored):
+    """The bytes of a closed ledger of some pages; `restored` puts others in their place, with the head as it was."""
     ledger = account(epsilon=Fraction(100))
     for number in range(120):
         identity = ledger.charge(charge(statement=f"SELECT {number}", fingerprint=f"{number}"))
         ledger.finish(identity, {f"{number}": os.urandom(300)})
     ledger.close()
+    restored(path.read_bytes())
     return path.read_bytes()
+
+
+@pytest.fixture
+def restored(path, tmp_path):
+    """`restored(bytes)`: the file holds these, and the head is the one of the first call."""
+    chains, kept = default_path().parent / "chains", tmp_path / "kept"
+
+    def restore(content: bytes) -> None:
+        if not kept.exists():
+            shutil.copytree(chains, kept)
+        for suffix in ("-wal", "-shm"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+        path.write_bytes(content)
+        shutil.rmtree(chains)
+        shutil.copytree(kept, chains)
+
+    return restore
 
 
 def use(account, charge):
@@ -310,39 +332,37 @@ def use(account, charge):
         ledger.verify()
 
 
-def test_every_damaged_page_is_found(account, charge, path, written):
+def test_every_damaged_page_is_found(account, charge, written, restored):
     size = int.from_bytes(written[16:18], "big")
     assert len(written) // size > 15
     junk = random.Random(1).randbytes(size)
     for start in range(0, len(written), size):
-        path.write_bytes(written[:start] + junk + written[start + size :])
-        unusable(lambda: use(account, charge), "is ")
-    path.write_bytes(written)
+        restored(written[:start] + junk + written[start + size :])
+        unusable(lambda: use(account, charge), "")
+    restored(written)
     use(account, charge)
 
 
-def test_a_file_cut_short_is_found(account, charge, path, written):
+def test_a_file_cut_short_is_found(account, charge, written, restored):
     for length in (1, 99, 100, 4096, len(written) // 2, len(written) - 4096):
-        path.write_bytes(written[:length])
+        restored(written[:length])
         unusable(lambda: use(account, charge), "is ")
 
 
-def test_damaged_bytes_end_in_a_refusal_or_do_no_harm(account, charge, path, written):
+def test_damaged_bytes_end_in_a_refusal(account, charge, written, restored):
     dice = random.Random(2)
     refused = 0
     for _ in range(300):
         damaged = bytearray(written)
         for _ in range(dice.choice((1, 1, 5, 50))):
             damaged[dice.randrange(len(damaged))] ^= 1 << dice.randrange(8)
-        path.write_bytes(damaged)
+        restored(bytes(damaged))
         try:
             use(account, charge)
         except Error as error:
             refused += 1
             assert error.code in ("DP403", "DP401", "DP404", "DP405"), error  # noqa: PT017 - it need not be raised
-        for suffix in ("-wal", "-shm"):
-            Path(f"{path}{suffix}").unlink(missing_ok=True)
-    assert refused > 30
+    assert refused > 220, "what harms nothing lies in unused bytes"
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from fractions import Fraction
 
 import pytest
 
 from dpsql.errors import BudgetError, InternalError
 from dpsql.ledger import Charge
-from dpsql.ledger.file import SCHEMA_VERSION
 from dpsql.privacy.accounting import gaussian_budget
 from dpsql.privacy.gaussian import is_private, mu_squared_of_pure
 
@@ -89,29 +86,3 @@ def test_a_changed_epsilon_keeps_what_was_spent(account):
     more = account(**{**TERMS, "epsilon": Fraction(4)}).balance()
     assert more.mu_squared == gaussian_budget(Fraction(4), Fraction(1, 10**6))[0] > MU_SQUARED
     assert more.spent_mu_squared == mu_squared_of_pure(Fraction(1, 5))
-
-
-def test_a_ledger_of_version_1_is_brought_up_to_date(account, path):
-    """What was spent stays spent, sums and triggers hold, and a second look finds nothing more to do."""
-    with closing(account()) as ledger:
-        ledger.charge(BASIC)
-    with closing(sqlite3.connect(path)) as connection:
-        for table, column in (("account", "mu_squared"), ("charge", "mu_squared"), ("purse", "spent_mu_squared")):
-            if table == "charge":
-                connection.execute("DROP TRIGGER charge_is_final")
-            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        connection.execute(
-            "CREATE TRIGGER charge_is_final BEFORE UPDATE ON charge WHEN old.state <> 'asked'"
-            " BEGIN SELECT RAISE(ABORT, 'a charge is final'); END"
-        )
-        connection.execute("PRAGMA user_version = 1")
-    for _ in range(2):
-        with closing(account()) as ledger:
-            assert ledger.balance().spent_epsilon == Fraction(1, 4)
-            ledger.verify()
-    with closing(account()) as ledger:
-        ledger.charge(BASIC)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
-        with pytest.raises(sqlite3.Error, match="a charge is final"):
-            connection.execute("UPDATE charge SET mu_squared = '1/1'")

@@ -136,15 +136,25 @@ for number in range(10**6):
 
 
 def test_killed_while_the_file_is_made(path, process, account):
-    code = "print('ready', flush=True)\nwhile True:\n    account(1).close()\n    path.unlink()\n"
+    code = """
+folder = path
+for number in range(10**6):
+    path = folder / f"{number}.sqlite"
+    print(number, flush=True)
+    account(1).close()
+"""
     dice = random.Random(4)
-    for _ in range(12):
-        child = process(code)
-        child.stdout.readline()
-        time.sleep(dice.random() * 0.03)
+    for turn in range(12):
+        folder = path / str(turn)
+        child = process(code.replace("folder = path", f"folder = path / '{turn}'"))
+        first = child.stdout.readline()
+        time.sleep(dice.random() * 0.05)
         child.kill()
-        child.communicate()
-        account().verify()  # a good file or none
+        last = int([first, *child.communicate()[0].splitlines()][-1])
+        for number in range(last + 1):
+            ledger = account(at=folder / f"{number}.sqlite")  # a good file or none
+            ledger.verify()
+            ledger.close()
 
 
 def test_opening_waits_for_a_writer(account, charge, path):
@@ -173,11 +183,12 @@ def test_an_interrupt_leaves_no_lock_and_no_charge(account, charge, monkeypatch)
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    for place in ("written", "now"):
+    for place in ("accounts.written", "chain.seal", "clock.wall"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"dpsql.ledger.accounts.{place}", interrupted)
+            patch.setattr(f"dpsql.ledger.{place}", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 ledger.charge(charge())
         other.charge(charge("1/100"))
-    assert ledger.balance().statements == 2
+    assert ledger.balance().statements == 3
     ledger.charge(charge())
+    ledger.verify()

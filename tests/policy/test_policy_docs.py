@@ -50,11 +50,9 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_the_examples_show_every_key(kind: str) -> None:
-    """Words that have one possible value are left out of the examples on purpose."""
+    """Gaussian composition, which needs more words than an example has, is left out on purpose."""
     shown = "\n".join(EXAMPLES)
     for key in set(KEYS[kind]) - {
         "composition",
-        "renew",
-        "per_analyst",
     }:
         assert re.search(rf"\b{key}\b", shown), key

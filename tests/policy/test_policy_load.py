@@ -63,6 +63,15 @@ def test_defaults(shop: str, load: Load) -> None:
     assert budget.max_query_epsilon == budget.epsilon == 3
 
 
+def test_what_the_budget_counts_by(shop: str, load: Load) -> None:
+    budget = load(shop).budget
+    assert (budget.renew, budget.joint_epsilon, budget.per_analyst, budget.max_failures) == ("never", None, False, 3)
+    lines = 'renew = "week"\nper_analyst = true\njoint_epsilon = "7.5"\nmax_failures = 5'
+    budget = load(shop.replace("[budget]", f"[budget]\n{lines}")).budget
+    assert (budget.renew, budget.joint_epsilon, budget.max_failures) == ("week", Fraction(15, 2), 5)
+    assert budget.per_analyst
+
+
 def test_words_of_later_choices_may_be_spelt_out(shop: str, load: Load) -> None:
     text = shop.replace("[budget]", '[budget]\ncomposition = "basic"\nrenew = "never"\nper_analyst = false')
     assert load(text) == load(shop)

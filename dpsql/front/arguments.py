@@ -1,0 +1,68 @@
+"""Arguments that several commands of the command line have, and what becomes of them: scripts and a session."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from dpsql.front.diagnostics import Usage, guarded, spinner
+
+if TYPE_CHECKING:
+    from dpsql.front.script import Script
+    from dpsql.session import Session
+
+
+def ledger_option(parser: argparse.ArgumentParser) -> None:
+    """`--ledger`, wherever a ledger is used."""
+    parser.add_argument("--ledger", metavar="FILE", help="the file of budgets (default: the one in your state folder)")
+
+
+def session_options(parser: argparse.ArgumentParser) -> None:
+    """What a session is opened with, but for policy and database."""
+    ledger_option(parser)
+    parser.add_argument("--analyst", metavar="NAME", help="who asks, where the policy counts per analyst")
+    parser.add_argument(
+        "--prepare",
+        choices=("auto", "required"),
+        default="auto",
+        help="auto: make the snapshot where none exists (default); required: fail instead",
+    )
+
+
+def script_arguments(parser: argparse.ArgumentParser) -> None:
+    """Scripts, and all that a session is opened with."""
+    parser.add_argument("files", nargs="*", metavar="FILE", help="scripts; - is standard input")
+    parser.add_argument("-c", "--command", action="append", default=[], metavar="SQL", help="statements, run last")
+    parser.add_argument("--policy", required=True, metavar="POLICY", help="the owner's policy file (TOML)")
+    parser.add_argument("--database", metavar="DATABASE", help="the DuckDB file, where the policy needs one")
+    session_options(parser)
+
+
+def scripts_of(given: argparse.Namespace) -> list[Script]:
+    """All scripts of the command line, read."""
+    from dpsql.front.script import Script, read_script
+
+    if not given.files and not given.command:
+        raise Usage("nothing to run: give FILE..., - for standard input, or -c SQL")
+    scripts = []
+    for path in given.files:
+        try:
+            scripts.append(read_script(path, sys.stdin))
+        except OSError as error:
+            raise Usage(f"can't read {path}: {error.strerror}") from None
+    return scripts + [Script("-c", sql) for sql in given.command]
+
+
+def opened_session(given: argparse.Namespace) -> Session:
+    """The session, with a sign turning where that takes long (a first use makes the snapshot)."""
+
+    def opened() -> Session:
+        from dpsql.session import open_session
+
+        return open_session(
+            given.policy, given.database, ledger=given.ledger, analyst=given.analyst, prepare=given.prepare
+        )
+
+    with spinner("opening; a first use prepares the snapshot"):
+        return guarded(opened)

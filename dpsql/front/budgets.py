@@ -1,0 +1,165 @@
+"""`dpsql budget`: what is spent and left, what a script would cost, and what the owner does about accounts.
+
+Promise: nothing here is charged. stdout is the figures, as a text for people or with `--json` for programs: amounts are
+exact there, as texts like "1/10".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dpsql.errors import Error
+from dpsql.front.arguments import ledger_option, opened_session, script_arguments, scripts_of
+from dpsql.front.diagnostics import OK, exit_code, guarded, say_error, visible
+
+if TYPE_CHECKING:
+    from dpsql.front.whatif import Line
+    from dpsql.ledger import Balance
+
+
+def budget(arguments: list[str]) -> int:
+    """The command with these arguments; its exit code."""
+    ways = {"open": _open_anew, "reopen": _reopen, "what-if": _what_if}
+    if arguments and arguments[0] in ways:
+        return ways[arguments[0]](arguments[1:])
+    parser = argparse.ArgumentParser(
+        prog="dpsql budget",
+        description="Show what is spent and what is left. 'dpsql budget what-if FILE --policy P' tells what a script "
+        "would cost, 'dpsql budget open --new POLICY' opens the account anew, 'dpsql budget reopen POLICY' opens a "
+        "frozen one again.",
+    )
+    _account_arguments(parser)
+    parser.add_argument("--analyst", metavar="NAME", help="whose budget, where each has one (default: all of them)")
+    parser.add_argument("--json", action="store_true", help="write JSON")
+    given = parser.parse_args(arguments)
+
+    def asked() -> list[Balance]:
+        from dpsql.owner import balances_of
+
+        return balances_of(given.policy, given.ledger, given.analyst)
+
+    return _show(given, guarded(asked), as_json=given.json)
+
+
+def _open_anew(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="dpsql budget open",
+        description="Open the policy's account anew, with its whole budget. For the owner: what was spent under "
+        "the old terms is no longer counted, though the answers are still out there.",
+    )
+    parser.add_argument("--new", action="store_true", required=True, help="yes, forget what was spent")
+    parser.add_argument("policy", metavar="POLICY")
+    parser.add_argument("database", metavar="DATABASE", nargs="?")
+    ledger_option(parser)
+    given = parser.parse_args(arguments)
+
+    def opened() -> Balance:
+        from dpsql.owner import open_account_anew
+
+        return open_account_anew(given.policy, given.database, given.ledger)
+
+    return _show(given, [guarded(opened)])
+
+
+def _reopen(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="dpsql budget reopen", description="Open a frozen account again, with what it had left. For the owner."
+    )
+    _account_arguments(parser)
+    given = parser.parse_args(arguments)
+
+    def reopened() -> Balance:
+        from dpsql.owner import reopen_account
+
+        return reopen_account(given.policy, given.ledger)
+
+    return _show(given, [guarded(reopened)])
+
+
+def _what_if(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="dpsql budget what-if",
+        description="Tell what the statements of scripts would cost, one after the other: what would be charged, and "
+        "what is free because it was paid for. Nothing is charged, and nothing is asked of private rows.",
+    )
+    script_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="write JSON")
+    given = parser.parse_args(arguments)
+    scripts = scripts_of(given)
+    from dpsql.front import whatif
+
+    with closing(opened_session(given)) as session:
+        try:
+            lines = whatif.lines(session, scripts)
+            left = guarded(session.budget)
+        except Error as error:
+            say_error(error, sys.stderr)
+            return exit_code(error)
+    print(_json_of_lines(lines, left) if given.json else whatif.table(lines, left))
+    return OK
+
+
+def _show(given: argparse.Namespace, found: Sequence[Balance], *, as_json: bool = False) -> int:
+    from dpsql.front.render import balance, signs_for
+    from dpsql.policy.load import load_policy
+
+    account = guarded(partial(load_policy, given.policy)).budget.account
+    if as_json:
+        print(json.dumps({"account": account, "purses": [_purse(one) for one in found]}, indent=2))
+    else:
+        print("\n".join(balance(account, one, signs_for(sys.stdout), many=len(found) > 1) for one in found))
+    return OK
+
+
+def _purse(found: Balance) -> dict[str, object]:
+    amounts = {
+        "epsilon": (found.epsilon, found.spent_epsilon, found.remaining_epsilon),
+        "delta": (found.delta, found.spent_delta, found.remaining_delta),
+    }
+    if found.composition != "basic":
+        amounts["mu_squared"] = (found.mu_squared, found.spent_mu_squared, found.remaining_mu_squared)
+    from dpsql.ledger import renewal
+
+    last = found.last
+    return {
+        "analyst": found.analyst or None,
+        "composition": found.composition,
+        **{name: dict(zip(("total", "spent", "left"), map(str, each), strict=True)) for name, each in amounts.items()},
+        "statements": found.statements,
+        "renew": found.renew,
+        "renews": None if found.renews is None else renewal(found),
+        "last": None if last is None else _price(last.epsilon, last.delta, last.mu_squared),
+        "more_like_last": found.more_like_last,
+    }
+
+
+def _price(epsilon: object, delta: object, mu_squared: object) -> dict[str, str]:
+    return {"epsilon": str(epsilon), "delta": str(delta), "mu_squared": str(mu_squared)}
+
+
+def _json_of_lines(lines: Sequence[Line], left: Balance) -> str:
+    statements = [
+        {
+            "script": visible(line.script),
+            "statement": line.statement,
+            "charged": _price(*line.quote.charged.amounts),
+            "free": _price(*line.quote.spared.amounts),
+            "fits": line.fits(left),
+        }
+        for line in lines
+    ]
+    total = lines[-1].total if lines else None
+    return json.dumps(
+        {"statements": statements, "charged": _price(*total.amounts) if total else None, "left": _purse(left)}, indent=2
+    )
+
+
+def _account_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("policy", metavar="POLICY")
+    ledger_option(parser)
