@@ -37,7 +37,7 @@ def test_each_has_a_budget_and_all_together_have_one(account, charge):
 
 
 def test_delta_is_shared_in_proportion(account, charge):
-    terms = {"joint_epsilon": Fraction(3, 2), "epsilon": Fraction(1), "delta": Fraction(1, 100)}
+    terms = {"joint_epsilon": Fraction(3), "epsilon": Fraction(2), "delta": Fraction(1, 100)}
     ann, bob = account(analyst="ann", **terms), account(analyst="bob", **terms)
     ann.charge(charge("1/100", "1/100"))
     refused("DP401", lambda: ann.charge(charge("1/100", "1/10000")))
