@@ -66,7 +66,8 @@ def test_chances_have_half_of_delta(account):
     ledger.charge(charge("1/100", "1/2000000"))
     with pytest.raises(BudgetError) as caught:
         ledger.charge(charge("1/100", "1/10000000"))
-    assert caught.value.repair == "ask for what needs no delta: SET mechanism = laplace, and groups whose keys are public"
+    repair = "ask for what needs no delta: SET mechanism = laplace, and groups whose keys are public"
+    assert caught.value.repair == repair
     assert ledger.balance().remaining_delta == 0
     ledger.charge(charge("1/100"))
 
