@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +36,7 @@ from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.planner import plan
 from dpsql.compile.resolve import resolve
 from dpsql.compile.rewrite import Rewritten, is_salted, rewrite, seal_public, seal_release
-from dpsql.errors import Error, Span, located, refusal
+from dpsql.errors import Error, located, refusal
 from dpsql.explain import explain
 from dpsql.keyfacts import KeyFacts
 from dpsql.ledger import Balance, Charge, Ledger
@@ -108,7 +107,8 @@ class Session:
                 case other:
                     if parameters:
                         raise refusal("DP003", "this statement takes no parameters", repair="write the value itself")
-                    return self._command(other)
+                    facts = self.snapshot.facts
+                    return shows.of_command(other, self.policy, self.settings, facts, self.budget)
         except Error as error:
             raise located(error, sql, name) from None
 
@@ -316,28 +316,6 @@ class Session:
         compiled = self.compile(text, parameters)
         return explain(compiled.plan, compiled.rewritten)
 
-    def _command(self, command: statements.Statement) -> Answer:
-        """SET, RESET, SHOW, DESCRIBE: answered from the policy, the settings and the ledger."""
-        match command:
-            case statements.Set(name=name, value=value, name_span=name_span, value_span=value_span):
-                with _at(value_span if name in self.settings else name_span):
-                    self.settings.set(name, value)
-                return shows.nothing()
-            case statements.Reset(name=name, span=span):
-                with _at(span):
-                    self.settings.reset(name)
-                return shows.nothing()
-            case statements.Show(what="budget"):
-                return shows.of_budget(self.policy, self.budget())
-            case statements.Show(what="settings"):
-                return shows.of_settings(self.settings)
-            case statements.Show():
-                return shows.of_tables(self.policy)
-            case statements.Describe(table=table, span=span):
-                with _at(span):
-                    return shows.of_columns(self.policy, self.snapshot.facts, table)
-        raise refusal("DP103", "this is not a statement that dpsql answers")
-
     def statements(self, script: str, name: str = "") -> list[str]:
         """The statements of a script, each padded so that positions count in the script."""
         _check_text(script)
@@ -385,16 +363,6 @@ def _check_text(sql: object) -> None:
     """Whoever calls from Python can hand over anything."""
     if not isinstance(sql, str):
         raise refusal("DP101", f"a statement is a str, not {type(sql).__name__}")
-
-
-@contextmanager
-def _at(span: Span | None) -> Iterator[None]:
-    """Errors of what a command asks for point at it."""
-    try:
-        yield
-    except Error as error:
-        error.span = error.span or span
-        raise
 
 
 def open_session(

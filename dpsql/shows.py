@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 
 import pyarrow as pa
 
 from dpsql.answer import Answer
+from dpsql.compile import statement as statements
 from dpsql.compile.functions import NAMES
-from dpsql.errors import nearest, refusal
+from dpsql.errors import Error, Span, nearest, refusal
 from dpsql.ledger import Balance, renewal
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Path, Policy, Table
@@ -32,6 +34,45 @@ AGGREGATES = (
     *("COVAR_POP", "COVAR_SAMP", "CORR", "REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2", "REGR_COUNT"),
     *("REGR_AVGX", "REGR_AVGY"),
 )
+
+
+def of_command(
+    command: statements.Statement,
+    policy: Policy,
+    settings: Settings,
+    facts: PublicFacts,
+    balance: Callable[[], Balance],
+) -> Answer:
+    """The answer to SET, RESET, SHOW and DESCRIBE: from the policy, the settings and the ledger. Raises DP103."""
+    match command:
+        case statements.Set(name=name, value=value, name_span=name_span, value_span=value_span):
+            with _at(value_span if name in settings else name_span):
+                settings.set(name, value)
+            return nothing()
+        case statements.Reset(name=name, span=span):
+            with _at(span):
+                settings.reset(name)
+            return nothing()
+        case statements.Show(what="budget"):
+            return of_budget(policy, balance())
+        case statements.Show(what="settings"):
+            return of_settings(settings)
+        case statements.Show():
+            return of_tables(policy)
+        case statements.Describe(table=table, span=span):
+            with _at(span):
+                return of_columns(policy, facts, table)
+    raise refusal("DP103", "this is not a statement that dpsql answers")
+
+
+@contextmanager
+def _at(span: Span | None) -> Iterator[None]:
+    """Errors of what a command asks for point at it."""
+    try:
+        yield
+    except Error as error:
+        error.span = error.span or span
+        raise
 
 
 def vocabulary(policy: Policy, settings: Settings) -> Vocabulary:
