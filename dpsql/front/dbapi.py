@@ -58,6 +58,7 @@ def connect(
     asks, where the policy counts per analyst. prepare: "auto" makes the snapshot where none exists (this may
     take a while; on a terminal a sign turns meanwhile); "required" fails instead.
     """
+    _check_arguments(policy, database, ledger, analyst)
 
     def opened() -> Connection:
         from dpsql.session import open_session
@@ -66,6 +67,17 @@ def connect(
 
     with spinner("opening; a first use prepares the snapshot"):
         return guarded(opened)
+
+
+def _check_arguments(policy: object, database: object, ledger: object, analyst: object) -> None:
+    """Whoever calls from Python can hand over anything."""
+    for name, given in (("policy", policy), ("database", database), ("ledger", ledger)):
+        if not isinstance(given, str | Path) and (given is not None or name == "policy"):
+            reason = f"{name} is the path of a file, not {type(given).__name__}"
+            raise refusal("DP003", reason, repair='connect("policy.toml", "data.duckdb")')
+    if analyst is not None and not isinstance(analyst, str):
+        reason = f"analyst is a name, not {type(analyst).__name__}"
+        raise refusal("DP003", reason, repair='connect(..., analyst="ann")')
 
 
 class Connection:
@@ -209,7 +221,9 @@ class Cursor:
     def fetchmany(self, size: int | None = None) -> list[Row]:
         """The next `size` rows (default: `arraysize`)."""
         self._result()
-        wanted = self.arraysize if size is None else size
+        wanted: object = self.arraysize if size is None else size
+        if not isinstance(wanted, int) or wanted < 0:
+            raise refusal("DP002", "fetchmany takes a number of rows", repair="fetchmany(10)")
         return guarded(partial(list, islice(self._rows, wanted)))
 
     def fetchall(self) -> list[Row]:

@@ -176,8 +176,8 @@ def exhausted(price: Price, state: State, renewed: str = "") -> Error:
 def exhausted_together(renewed: str = "") -> Error:
     """The refusal (DP401) where all analysts together have spent what they may. It names no amount: what others have
     spent may hang on what they were answered."""
-    repair = "the data owner can raise joint_epsilon in the policy's [budget]"
-    reason = "the analysts of this account have together spent what the policy allows all of them"
+    repair = "a smaller epsilon may still fit; or the data owner can raise joint_epsilon in the policy's [budget]"
+    reason = "all analysts of this account together have less left than this statement asks for"
     return refusal("DP401", reason, repair=f"{renewed}; or {repair}" if renewed else repair)
 
 

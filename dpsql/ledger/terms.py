@@ -29,7 +29,7 @@ exact bit about the data."""
 MAX_BITS = 3300
 """Size of numerator and denominator, about 1,000 digits: what keeps the running sum short."""
 
-NEW_ACCOUNT = "`dpsql budget open --new` opens a new account under these terms; the old spending stays on record"
+NEW_ACCOUNT = "`dpsql budget open --new POLICY` opens a new account under these terms; the old spending stays on record"
 
 _ANALYST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 

@@ -74,7 +74,7 @@ def test_all_together_stop_at_the_joint_budget(apart: Clinic) -> None:
             ann.execute(f"{COUNT} WHERE age > 50")
         for number in range(10, 12):
             bob.execute(f"{COUNT} WHERE age > {number}")
-        with pytest.raises(dpsql.BudgetError, match=r"^DP401: the analysts of this account have together spent"):
+        with pytest.raises(dpsql.BudgetError, match=r"^DP401: all analysts of this account together have less left"):
             bob.execute(f"{COUNT} WHERE age > 50")
         assert bob.execute(f"{COUNT} WHERE age > 1").receipt.epsilon == 1  # known already: nothing new to all
         assert bob.budget.remaining_epsilon == 0

@@ -10,6 +10,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -259,6 +260,8 @@ def test_fetching_in_pieces(connection: Connection) -> None:
     assert len(list(cursor)) == 992
     assert cursor.fetchone() is None
     assert cursor.fetchmany(5) == []
+    with pytest.raises(dpsql.InterfaceError, match="DP002: fetchmany takes a number of rows"):
+        cursor.fetchmany(-1)
     assert cursor.fetchall() == []
 
 
@@ -400,3 +403,10 @@ def test_opening_fails_in_our_words_too(fake: object) -> None:
 def test_connect_prints_nothing(fake: object, capfd: pytest.CaptureFixture[str]) -> None:
     dpsql.connect("shop.toml").execute(DEPARTMENTS).fetchall()
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("given", [{"policy": 3}, {"policy": None}, {"database": 3}, {"ledger": 3}, {"analyst": 3}])
+def test_connect_says_which_argument_is_wrong(given: dict[str, Any]) -> None:
+    arguments: dict[str, Any] = {"policy": "no.toml"} | given
+    with pytest.raises(dpsql.InterfaceError, match=f"DP003: {next(iter(given))} is "):
+        dpsql.connect(**arguments)
