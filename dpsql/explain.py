@@ -20,7 +20,7 @@ from dpsql.privacy.intervals import linear_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace, law_of
 from dpsql.privacy.selection import conditioned
 from dpsql.privacy.sensitivity import Limits
-from dpsql.privacy.thresholds import laplace_threshold, normal_threshold
+from dpsql.privacy.thresholds import threshold
 from dpsql.privacy.variances import as_float, of_laplace
 
 
@@ -117,7 +117,7 @@ def _selection(selection: Selection) -> str:
     delta = show_amount(selection.delta)
     if selection.counted is not None:
         slot = selection.counted
-        tau = laplace_threshold(slot.epsilon, *law) if slot.sigma is None else normal_threshold(slot.sigma, *law)
+        tau = threshold(slot.epsilon, slot.sigma, *law)
         price = "at no further epsilon" if slot.outputs else f"epsilon {show_amount(slot.epsilon)}"
         return f"keys: shown from a noisy count of {tau} units on, delta {delta}, {price}"
     rule = conditioned(selection.epsilon, *law)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from dpsql.compile.scan import STRINGS, span_of_token
+from dpsql.compile.scan import CLOSING, OPENING, STRINGS, span_of_token
 from dpsql.compile.trees import nodes
 from dpsql.errors import Error, Span, refusal
 from dpsql.privacy.accounting import parse_amount
@@ -24,8 +24,6 @@ HINT = "hint"
 """In a call's meta: its `Hint`."""
 
 _NAME = "EPSILON"
-_OPENERS = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
-_CLOSERS = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 _NUMBER = {TokenType.NUMBER, TokenType.DOT}
 
 
@@ -53,9 +51,9 @@ def take(text: str, tokens: Sequence[Token]) -> Taken:
     opened: list[int] = []
     rest = 0  # the first token that is not dealt with
     for i, token in enumerate(tokens):
-        if token.token_type in _OPENERS:
+        if token.token_type in OPENING:
             opened.append(i)
-        elif token.token_type in _CLOSERS and opened:
+        elif token.token_type in CLOSING and opened:
             opened.pop()
         elif token.token_type is TokenType.FARROW and i and _is_name(tokens[i - 1]):
             last = _last(tokens, i, opened[-1] if opened else -1)
@@ -101,9 +99,9 @@ def _is_name(token: Token) -> bool:
 def _last(tokens: Sequence[Token], arrow: int, opened: int) -> int:
     """The position of the last token of a hint, which is the last argument of a call, and not the only one."""
     end, depth = arrow + 1, 0
-    while end < len(tokens) and (depth or tokens[end].token_type not in (TokenType.COMMA, *_CLOSERS)):
+    while end < len(tokens) and (depth or tokens[end].token_type not in (TokenType.COMMA, *CLOSING)):
         kind = tokens[end].token_type
-        depth += (kind in _OPENERS) - (kind in _CLOSERS)
+        depth += (kind in OPENING) - (kind in CLOSING)
         end += 1
     called = opened > 0 and tokens[opened].token_type is TokenType.L_PAREN
     behind = arrow - 3 > opened and tokens[arrow - 2].token_type is TokenType.COMMA

@@ -29,10 +29,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 from math import inf, log, sqrt
 
 from dpsql.compile.cover import spread
-from dpsql.compile.hints import Hint
 from dpsql.compile.limits import LAPLACE, NORMAL, Request, delta_of
 from dpsql.compile.plan import Joint, ReleasePlan, Selection
 from dpsql.compile.slots import Slot, SlotKind
@@ -41,22 +41,24 @@ from dpsql.policy.model import Budget
 from dpsql.privacy import sensitivity, variances
 from dpsql.privacy.accounting import show_amount, split
 from dpsql.privacy.gaussian import mu_squared_for, sigma_for
-from dpsql.privacy.sensitivity import Norms
 
 Priced = tuple[tuple[ReleasePlan, ...], Joint | None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is paid for: a slot, or a decision on keys of its own (slot is None). decides: the decision on keys that is
-    made by it. chooses: whether a choice is made by it, without noise."""
+    """What is paid for: a slot, or a decision on keys of its own, whose slot has no outputs. decides: the decision on
+    keys that is made by it. chooses: whether a choice is made by it, without noise."""
 
-    slot: Slot | None
-    norms: Norms
+    slot: Slot
     weight: Fraction
-    hint: Hint | None = None
     decides: Selection | None = None
     chooses: bool = False
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is a decision on keys of its own: without normal noise, the slot is not drawn for."""
+        return not self.slot.outputs
 
 
 Cover = tuple[Sequence[ReleasePlan], Request]
@@ -67,15 +69,16 @@ def priced(covers: Sequence[Cover]) -> Priced:
     """Of several ways to cover the same aggregates the one of least expected error: its drafts with their shares, and
     what the slots of normal noise are together. Raises DP120 for weights that name no aggregate, DP223 where the delta
     is too small for the mechanism that is asked for."""
-    chosen: tuple[float, Cover, list[_Part], frozenset[int]] | None = None
+    chosen: tuple[float, Cover, list[list[_Part]], frozenset[int]] | None = None
     for drafts, request in covers:
         _check_weights(drafts, request)
-        parts = list(_parts(drafts, request))
-        error, normal = _best(parts, request, compared=len(covers) > 1)
+        by_draft = [list(_parts(draft, request)) for draft in drafts]
+        error, normal = _best([*chain(*by_draft)], request, compared=len(covers) > 1)
         if chosen is None or error < chosen[0] - 1e-9:
-            chosen = error, (drafts, request), parts, normal
+            chosen = error, (drafts, request), by_draft, normal
     assert chosen is not None
-    _, (drafts, request), parts, normal = chosen
+    _, (drafts, request), by_draft, normal = chosen
+    parts = [*chain(*by_draft)]
     if not parts:
         return tuple(drafts), None
     shares = _shares(parts, request)
@@ -90,21 +93,21 @@ def priced(covers: Sequence[Cover]) -> Priced:
             reason = "no noise of a size that can be drawn is enough for this epsilon and delta"
             raise refusal("DP223", reason, repair="SET mechanism = laplace, or ask with a larger epsilon")
     squares = sum((shares[i] ** 2 for i in normal), Fraction(0))
-    at, found = 0, []
-    for draft in drafts:
+    paid, found = iter(enumerate(shares)), []
+    for draft, own_parts in zip(drafts, by_draft, strict=True):
         slots: list[Slot] = []
         selection = draft.selection
-        for slot in (*draft.slots, *_apart(draft)):
-            part, share = parts[at], shares[at]
+        for part in own_parts:
+            at, share = next(paid)
+            slot = part.slot
             if at in normal:
                 assert joint is not None
                 part_of = joint.mu_squared * share**2 / squares
-                slots.append(_normal(slot, draft, share, sigma_for(part.norms.l2_squared, part_of)))
-            elif part.slot is not None:
+                slots.append(_normal(slot, draft, share, sigma_for(slot.norms.l2_squared, part_of)))
+            elif not part.is_apart:
                 slots.append(replace(slot, epsilon=share))
-            elif selection is not None:  # a decision of its own
+            elif selection is not None:
                 selection = replace(selection, epsilon=share)
-            at += 1
         if selection is not None:
             counted = next((s for s in slots if s.counts_units), None)
             own = Fraction(0) if counted is not None else selection.epsilon
@@ -116,11 +119,11 @@ def priced(covers: Sequence[Cover]) -> Priced:
 def asked(drafts: Sequence[ReleasePlan], request: Request, budget: Budget) -> Request:
     """The request at the price that the statement's hints leave: the sum of them where every part has one, else the
     epsilon of the settings. Raises DP120 where hints leave nothing for what has none, DP402 above the ceiling."""
-    parts = list(_parts(drafts, request))
-    hinted = sorted((p.hint for p in parts if p.hint is not None), key=lambda h: h.span.start)
+    slots = [slot for draft in drafts for slot in (*draft.slots, *_apart(draft))]
+    hinted = sorted((s.hint for s in slots if s.hint is not None), key=lambda h: h.span.start)
     if not hinted:
         return request
-    rest = [p for p in parts if p.hint is None]
+    rest = [s for s in slots if s.hint is None]
     whole = sum((h.share for h in hinted), Fraction(0))
     most, shown = budget.max_query_epsilon, show_amount(whole)
     taken, beyond = Fraction(0), hinted[-1]  # the hint with which they are too much
@@ -137,7 +140,7 @@ def asked(drafts: Sequence[ReleasePlan], request: Request, budget: Budget) -> Re
             raise refusal("DP402", reason, span=beyond.span, repair=f"ask for {show_amount(most)} at most together")
         return replace(request, epsilon=whole, delta=delta_of(budget, whole))
     if whole >= request.epsilon:
-        named = list(dict.fromkeys(m.text for p in rest if p.slot is not None for m in p.slot.outputs))
+        named = list(dict.fromkeys(m.text for s in rest for m in s.outputs))
         others = ", ".join(named[:3]) + (", ..." if len(named) > 3 else "") if named else "the decision on keys"
         left = "nothing" if whole == request.epsilon else f"less than nothing ({show_amount(request.epsilon - whole)})"
         reason = f"the hints take {shown} of the statement's epsilon {show_amount(request.epsilon)}: {left} is left for"
@@ -149,10 +152,11 @@ def asked(drafts: Sequence[ReleasePlan], request: Request, budget: Budget) -> Re
 
 def _shares(parts: Sequence[_Part], request: Request) -> list[Fraction]:
     """Of each part: its hint, or by weight of what hints leave."""
-    left = request.epsilon - sum((p.hint.share for p in parts if p.hint is not None), Fraction(0))
-    weights = [p.weight for p in parts if p.hint is None]
+    hints = [part.slot.hint for part in parts]
+    left = request.epsilon - sum((hint.share for hint in hints if hint is not None), Fraction(0))
+    weights = [part.weight for part, hint in zip(parts, hints, strict=True) if hint is None]
     others = iter(split(left, weights) if weights else ())
-    return [p.hint.share if p.hint is not None else next(others) for p in parts]
+    return [hint.share if hint is not None else next(others) for hint in hints]
 
 
 def _normal(slot: Slot, draft: ReleasePlan, share: Fraction, sigma: Fraction) -> Slot:
@@ -164,16 +168,14 @@ def _normal(slot: Slot, draft: ReleasePlan, share: Fraction, sigma: Fraction) ->
     return replace(slot, norms=sensitivity.over_sets(balls))
 
 
-def _parts(drafts: Sequence[ReleasePlan], request: Request) -> Iterator[_Part]:
-    """In the order of drafts: their slots, and after them the decision on keys where no released count makes it."""
-    for draft in drafts:
-        decider = next((s for s in draft.slots if s.counts_units), None)
-        for slot in draft.slots:
-            weight = max(request.weights.get(m.column.lower(), Fraction(1)) for m in slot.outputs)
-            decides = draft.selection if slot is decider else None
-            yield _Part(slot, slot.norms, weight, slot.hint, decides, draft.choosing is not None)
-        for slot in _apart(draft):
-            yield _Part(None, slot.norms, Fraction(1), decides=draft.selection)
+def _parts(draft: ReleasePlan, request: Request) -> Iterator[_Part]:
+    """Its slots, and after them the decision on keys where no released count makes it."""
+    decider = next((s for s in draft.slots if s.counts_units), None)
+    for slot in draft.slots:
+        weight = max(request.weights.get(m.column.lower(), Fraction(1)) for m in slot.outputs)
+        yield _Part(slot, weight, draft.selection if slot is decider else None, draft.choosing is not None)
+    for slot in _apart(draft):
+        yield _Part(slot, Fraction(1), decides=draft.selection)
 
 
 def _apart(draft: ReleasePlan) -> list[Slot]:
@@ -188,7 +190,8 @@ def _best(parts: Sequence[_Part], request: Request, *, compared: bool) -> tuple[
     """The least expected error, and the parts that have normal noise then. compared: whether the error is of any use,
     where there is no choice."""
     noised = [i for i, part in enumerate(parts) if not part.chooses]
-    gains = {i: parts[i].norms.l1 ** 2 / parts[i].norms.l2_squared for i in noised}
+    norms = [part.slot.norms for part in parts]
+    gains = {i: norms[i].l1 ** 2 / norms[i].l2_squared for i in noised}
     order = sorted(noised, key=lambda i: -gains[i])
     tried = [frozenset(order[:n]) for n in range(len(order) + 1)]
     decides = any(part.decides is not None and part.decides.touched > 1 for part in parts)
@@ -199,8 +202,8 @@ def _best(parts: Sequence[_Part], request: Request, *, compared: bool) -> tuple[
     if len(tried) == 1 and not compared:
         return 0.0, tried[0]
     each = [variances.as_float(share) for share in _shares(parts, request)]
-    spreads = [sum(log(spread(m, p.slot)) for m in p.slot.outputs) if p.slot is not None else 0.0 for p in parts]
-    errors = [sum(spreads) + _error(parts, normal, each, float(request.delta)) for normal in tried]
+    spreads = sum(log(spread(m, part.slot)) for part in parts for m in part.slot.outputs)
+    errors = [spreads + _error(parts, normal, each, float(request.delta)) for normal in tried]
     least = min(range(len(tried)), key=lambda n: errors[n])
     return errors[least], tried[least]
 
@@ -227,21 +230,21 @@ def _error(parts: Sequence[_Part], normal: frozenset[int], each: Sequence[float]
     root = sqrt(sum(each[i] ** 2 for i in normal))
     total = 0.0
     for i, part in enumerate(parts):
+        slot = part.slot
         if i in normal:
-            variance = variances.of_normal(part.norms, mu * each[i] / root)
+            variance = variances.of_normal(slot.norms, mu * each[i] / root)
         else:
-            variance = variances.of_laplace(part.norms, each[i])
-        if part.slot is not None:
-            total += len(part.slot.outputs) * (log(max(variance, 1e-300)) - 2 * log(part.slot.weight))
+            variance = variances.of_laplace(slot.norms, each[i])
+        total += len(slot.outputs) * (log(max(variance, 1e-300)) - 2 * log(slot.weight))
         if part.decides is None:
             continue
         touched = part.decides.touched
         if i in normal:
             units = variances.half_kept_by_normal(sqrt(variance), delta, touched)
-        elif part.slot is not None:
-            units = variances.half_kept_by_laplace(each[i], delta, touched)
-        else:
+        elif part.is_apart:
             units = variances.half_kept_by_conditioned(each[i], delta, touched)
+        else:
+            units = variances.half_kept_by_laplace(each[i], delta, touched)
         total += 2 * log(units)
     return total
 

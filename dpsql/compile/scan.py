@@ -58,8 +58,9 @@ STRINGS = {
     TokenType.RAW_STRING,
     TokenType.UNICODE_STRING,
 }
-_OPENERS = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
-_CLOSERS = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+OPENING = frozenset([TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE])
+CLOSING = frozenset([TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE])
+_OPENERS, _CLOSERS = OPENING | {TokenType.CASE}, CLOSING | {TokenType.END}
 _OPERANDS = STRINGS | _CLOSERS
 _OPERANDS |= {TokenType.NUMBER, TokenType.IDENTIFIER, TokenType.VAR, TokenType.COMMA, TokenType.STAR}
 _LINKS = {TokenType.ARROW, TokenType.DARROW, TokenType.JOIN}

@@ -7,7 +7,7 @@ reader that went away stop it always, before another statement is charged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -123,20 +123,27 @@ def guarded_show(output: Output, answer: Answer) -> None:
         raise failures[0]
 
 
+def queries(session: Session, scripts: Iterable[Script]) -> Iterator[tuple[str, str]]:
+    """The queries of the scripts and the names of these, to be looked at and not asked. SET and RESET are carried out
+    on the way, since they change what follows; what says something of the account or the policy is passed over."""
+    for statement, name in split(session, scripts):
+        match first_word(statement).upper():
+            case "SET" | "RESET":
+                guarded(partial(session.execute, statement, name=name))
+            case "SHOW" | "DESCRIBE" | "EXPLAIN":
+                continue
+            case _:
+                yield statement, name
+
+
 def explain_scripts(session: Session, scripts: Iterable[Script], out: TextIO, err: TextIO) -> int:
-    """Explain each query of the scripts. SET and RESET are carried out, since they change what follows; all is free."""
+    """Explain each query of the scripts. All is free."""
     parting = ""
     try:
-        for statement, name in split(session, scripts):
-            match first_word(statement).upper():
-                case "SET" | "RESET":
-                    guarded(partial(session.execute, statement, name=name))
-                case "SHOW" | "DESCRIBE" | "EXPLAIN":
-                    continue
-                case _:
-                    text = guarded(partial(session.explain, statement))
-                    print(parting + visible(text.rstrip("\n"), keep="\n"), file=out, flush=True)
-                    parting = "\n"
+        for statement, _ in queries(session, scripts):
+            text = guarded(partial(session.explain, statement))
+            print(parting + visible(text.rstrip("\n"), keep="\n"), file=out, flush=True)
+            parting = "\n"
     except Error as error:
         say_error(error, err)
         return exit_code(error)

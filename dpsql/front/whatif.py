@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from dpsql.front.diagnostics import guarded, visible
 from dpsql.front.numerals import amount
-from dpsql.front.script import Script, split
-from dpsql.front.tokens import first_word
+from dpsql.front.script import Script, queries
 
 if TYPE_CHECKING:
     from dpsql.ledger import Balance, Price
@@ -42,16 +41,10 @@ def lines(session: Session, scripts: Iterable[Script]) -> list[Line]:
 
     found: list[Line] = []
     total, quotes = Price(), guarded(session.quotes)
-    for statement, name in split(session, scripts):
-        match first_word(statement).upper():
-            case "SET" | "RESET":
-                guarded(partial(session.execute, statement, name=name))
-            case "SHOW" | "DESCRIBE" | "EXPLAIN":
-                continue
-            case _:
-                quote = guarded(partial(session.quote, statement, quotes, name=name))
-                total += quote.charged
-                found.append(Line(name, statement.strip(), quote, total))
+    for statement, name in queries(session, scripts):
+        quote = guarded(partial(session.quote, statement, quotes, name=name))
+        total += quote.charged
+        found.append(Line(name, statement.strip(), quote, total))
     return found
 
 

@@ -15,7 +15,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-CONFIDENCE = 0.95
+from dpsql.privacy import mechanisms
+
+CONFIDENCE = float(mechanisms.CONFIDENCE)
 _STEP, _LONGEST = 0.1, 1000.0
 
 

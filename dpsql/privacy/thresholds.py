@@ -40,6 +40,13 @@ from dpsql.privacy.enclosures import Arithmetic, decimal_of, upper_tail
 _DIGITS = 60
 
 
+def threshold(epsilon: Fraction, sigma: Fraction | None, delta: Fraction, touched: int, min_units: int = 1) -> int:
+    """tau of a count of units with that noise: rounded normal where there is a sigma, else discrete Laplace."""
+    if sigma is not None:
+        return normal_threshold(sigma, delta, touched, min_units)
+    return laplace_threshold(epsilon, delta, touched, min_units)
+
+
 def laplace_threshold(epsilon: Fraction, delta: Fraction, touched: int, min_units: int = 1) -> int:
     """tau for discrete Laplace noise of scale touched/epsilon.
 

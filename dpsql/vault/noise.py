@@ -28,7 +28,7 @@ from dpsql.privacy.mechanisms import Law, law_of
 from dpsql.privacy.moments import Moments
 from dpsql.privacy.selection import conditioned
 from dpsql.privacy.sensitivity import Limits
-from dpsql.privacy.thresholds import laplace_threshold, normal_threshold
+from dpsql.privacy.thresholds import threshold
 from dpsql.vault.engine import Engine, EngineFailure
 from dpsql.vault.estimates import estimate, half_widths
 
@@ -94,8 +94,7 @@ def _selected(exact: pa.Table, plan: ReleasePlan, selection: Selection, vectors:
     else:
         i, slot = plan.slots.index(selection.counted) + 1, selection.counted
         (noisy,) = (_add(c, law_of(slot)) for c in _components(exact, i, slot, plan.limits))
-        tau = laplace_threshold(slot.epsilon, *law) if slot.sigma is None else normal_threshold(slot.sigma, *law)
-        kept = np.asarray(noisy >= tau, dtype=np.bool_)
+        kept = np.asarray(noisy >= threshold(slot.epsilon, slot.sigma, *law), dtype=np.bool_)
         vectors[i] = [noisy[kept]]
     return exact.filter(pa.array(kept, pa.bool_()))
 

@@ -73,8 +73,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[bool],
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
         patch.setattr(noise, "_add", lambda exact, _: exact.astype(object))
-        patch.setattr(noise, "laplace_threshold", lambda _, *rest: laplace_threshold(Fraction(10**6), *rest))
-        patch.setattr(noise, "normal_threshold", lambda _, *rest: laplace_threshold(Fraction(10**6), *rest))
+        patch.setattr(noise, "threshold", lambda _, __, *rest: laplace_threshold(Fraction(10**6), *rest))
         patch.setattr(noise, "conditioned", lambda _, *rest: selection.conditioned(Fraction(10**6), *rest))
         opened: dict[bool, Session] = {
             with_delta: open_session(
