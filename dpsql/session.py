@@ -31,6 +31,7 @@ from dpsql.compile import statement as statements
 from dpsql.compile.check import check
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.lower import Schema, lower
+from dpsql.compile.parameters import names as parameter_names
 from dpsql.compile.parse import Parameters, parse
 from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.planner import plan
@@ -324,6 +325,14 @@ class Session:
         except Error as error:
             raise located(error, script, name) from None
 
+    def parameters(self, sql: str) -> frozenset[str]:
+        """The names of a statement's `$name` parameters, and the numbers of its `?`."""
+        _check_text(sql)
+        try:
+            return parameter_names(sql)
+        except Error as error:
+            raise located(error, sql) from None
+
     def budget(self) -> Balance:
         """What the account has spent and has left."""
         return self._ledger.balance()
@@ -332,9 +341,9 @@ class Session:
         """For the prices of a script's statements, one after the other."""
         return Quotes(self._ledger.find, self.snapshot.facts.snapshot)
 
-    def quote(self, sql: str, quotes: Quotes, *, name: str = "") -> Quote:
+    def quote(self, sql: str, quotes: Quotes, parameters: Parameters | None = None, *, name: str = "") -> Quote:
         """What a query would be charged. Free, and nothing is charged."""
-        compiled = self.compile(sql, name=name)
+        compiled = self.compile(sql, parameters, name=name)
         return quotes.of(compiled.plan, compiled.rewritten, Reads(compiled.rewritten.publics, self._run_public))
 
     def vocabulary(self) -> shows.Vocabulary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 
 from dpsql.compile.limits import MECHANISMS, NORMAL, STRATEGIES, Request, ceiling, delta_of, one_row_per_unit
@@ -71,6 +72,15 @@ class Settings(Mapping[str, object]):
         else:
             known = self._known(name)
             self._values[known] = self._initial[known]
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """What the block sets is taken back after it."""
+        values = dict(self._values)
+        try:
+            yield
+        finally:
+            self._values = values
 
     def shown(self) -> dict[str, str]:
         """Names and values as text."""

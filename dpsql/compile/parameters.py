@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from dpsql.compile.ir import Value
-from dpsql.compile.scan import MAX_CHARACTERS, NEVER, span_of_token
+from dpsql.compile.scan import MAX_CHARACTERS, NEVER, scan, span_of_token
 from dpsql.errors import refusal
 
 Parameters = Sequence[Value | None] | Mapping[str, Value | None]
@@ -44,6 +44,11 @@ def number(tokens: Sequence[Token]) -> tuple[list[Token], dict[str, Token]]:
     if questions and len(slots) != questions:
         raise refusal("DP003", "`?` and `$name` do not mix", repair="use one of them in a statement")
     return numbered, slots
+
+
+def names(text: str) -> frozenset[str]:
+    """The names of all placeholders of a text."""
+    return frozenset(number(scan(text))[1])
 
 
 def _token(kind: TokenType, text: str, at: Token) -> Token:

@@ -34,6 +34,14 @@ def script_arguments(parser: argparse.ArgumentParser) -> None:
     """Scripts, and all that a session is opened with."""
     parser.add_argument("files", nargs="*", metavar="FILE", help="scripts; - is standard input")
     parser.add_argument("-c", "--command", action="append", default=[], metavar="SQL", help="statements, run last")
+    parser.add_argument(
+        "-v",
+        dest="variable",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="the value of the parameter $NAME: a number, a date, 'text', true, null; all else is text",
+    )
     parser.add_argument("--policy", required=True, metavar="POLICY", help="the owner's policy file (TOML)")
     parser.add_argument("--database", metavar="DATABASE", help="the DuckDB file, where the policy needs one")
     session_options(parser)

@@ -14,12 +14,10 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.errors import Error
 from dpsql.front.arguments import ledger_option, opened_session, script_arguments, scripts_of
-from dpsql.front.diagnostics import OK, exit_code, guarded, say_error, visible
+from dpsql.front.diagnostics import OK, guarded
 
 if TYPE_CHECKING:
-    from dpsql.front.whatif import Line
     from dpsql.ledger import Balance
 
 
@@ -93,71 +91,25 @@ def _what_if(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     scripts = scripts_of(given)
     from dpsql.front import whatif
+    from dpsql.front.script import split
+    from dpsql.front.variables import variables
 
+    values = variables(given.variable)
     with closing(opened_session(given)) as session:
-        try:
-            lines = whatif.lines(session, scripts)
-            left = guarded(session.budget)
-        except Error as error:
-            say_error(error, sys.stderr)
-            return exit_code(error)
-    print(_json_of_lines(lines, left) if given.json else whatif.table(lines, left))
-    return OK
+        return whatif.show(session, split(session, scripts, values), as_json=given.json)
 
 
 def _show(given: argparse.Namespace, found: Sequence[Balance], *, as_json: bool = False) -> int:
     from dpsql.front.render import balance, signs_for
+    from dpsql.front.whatif import purse
     from dpsql.policy.load import load_policy
 
     account = guarded(partial(load_policy, given.policy)).budget.account
     if as_json:
-        print(json.dumps({"account": account, "purses": [_purse(one) for one in found]}, indent=2))
+        print(json.dumps({"account": account, "purses": [purse(one) for one in found]}, indent=2))
     else:
         print("\n".join(balance(account, one, signs_for(sys.stdout), many=len(found) > 1) for one in found))
     return OK
-
-
-def _purse(found: Balance) -> dict[str, object]:
-    amounts = {
-        "epsilon": (found.epsilon, found.spent_epsilon, found.remaining_epsilon),
-        "delta": (found.delta, found.spent_delta, found.remaining_delta),
-    }
-    if found.composition != "basic":
-        amounts["mu_squared"] = (found.mu_squared, found.spent_mu_squared, found.remaining_mu_squared)
-    from dpsql.ledger import renewal
-
-    last = found.last
-    return {
-        "analyst": found.analyst or None,
-        "composition": found.composition,
-        **{name: dict(zip(("total", "spent", "left"), map(str, each), strict=True)) for name, each in amounts.items()},
-        "statements": found.statements,
-        "renew": found.renew,
-        "renews": None if found.renews is None else renewal(found),
-        "last": None if last is None else _price(last.epsilon, last.delta, last.mu_squared),
-        "more_like_last": found.more_like_last,
-    }
-
-
-def _price(epsilon: object, delta: object, mu_squared: object) -> dict[str, str]:
-    return {"epsilon": str(epsilon), "delta": str(delta), "mu_squared": str(mu_squared)}
-
-
-def _json_of_lines(lines: Sequence[Line], left: Balance) -> str:
-    statements = [
-        {
-            "script": visible(line.script),
-            "statement": line.statement,
-            "charged": _price(*line.quote.charged.amounts),
-            "free": _price(*line.quote.spared.amounts),
-            "fits": line.fits(left),
-        }
-        for line in lines
-    ]
-    total = lines[-1].total if lines else None
-    return json.dumps(
-        {"statements": statements, "charged": _price(*total.amounts) if total else None, "left": _purse(left)}, indent=2
-    )
 
 
 def _account_arguments(parser: argparse.ArgumentParser) -> None:

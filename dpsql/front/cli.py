@@ -12,15 +12,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
 
 from dpsql import __version__
 from dpsql.errors import Error
-from dpsql.front.arguments import opened_session, script_arguments, scripts_of, session_options
+from dpsql.front.arguments import opened_session, session_options
 from dpsql.front.diagnostics import (
     BROKEN_PIPE,
     ENGINE,
@@ -35,11 +34,6 @@ from dpsql.front.diagnostics import (
     say_error,
     visible,
 )
-
-if TYPE_CHECKING:
-    pass
-
-_FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 
 _COMMANDS_HELP = """\
 commands:
@@ -146,51 +140,15 @@ def _policies_here() -> str:
 
 
 def _run(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="dpsql run", description="Run the statements of scripts, in order.")
-    script_arguments(parser)
-    parser.add_argument("--format", choices=_FORMATS, default="table", help="how results are written (default: table)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the results there instead of stdout")
-    parser.add_argument(
-        "--echo", action=argparse.BooleanOptionalAction, default=False, help="show each statement before its result"
-    )
-    parser.add_argument(
-        "--keep-going", action="store_true", help="go on after an error; the first one's exit code counts"
-    )
-    given = parser.parse_args(arguments)
-    scripts = scripts_of(given)
-    from dpsql.front.output import Output
-    from dpsql.front.script import run_scripts
+    from dpsql.front.runs import run
 
-    with _results(given.output) as out, closing(opened_session(given)) as session:
-        output = Output(out, sys.stderr, session.policy.budget.epsilon, format=given.format)
-        return run_scripts(session, scripts, output, sys.stderr, echo=given.echo, keep_going=given.keep_going)
-
-
-@contextmanager
-def _results(path: str | None) -> Iterator[TextIO]:
-    """Where results go; a file is opened before anything is charged."""
-    if path is None:
-        yield sys.stdout
-        return
-    try:
-        file = Path(path).open("w", encoding="utf-8", newline="")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise Usage(f"can't write {path}: {error.strerror}") from None
-    with file:
-        yield file
+    return run(arguments)
 
 
 def _explain(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="dpsql explain", description="Show how queries would be answered: both SQLs, limits, noise, price. Free."
-    )
-    script_arguments(parser)
-    given = parser.parse_args(arguments)
-    scripts = scripts_of(given)
-    from dpsql.front.script import explain_scripts
+    from dpsql.front.runs import explain
 
-    with closing(opened_session(given)) as session:
-        return explain_scripts(session, scripts, sys.stdout, sys.stderr)
+    return explain(arguments)
 
 
 def _prepare(arguments: list[str]) -> int:

@@ -280,7 +280,7 @@ class Cursor:
         """The result as notebooks show it."""
         if self._answer is None:
             return "<em>no result</em>"
-        from dpsql.front.render import html
+        from dpsql.front.markup import html
 
         answer, total = self._answer, self.connection._session.policy.budget.epsilon
         return guarded(partial(html, answer, total))

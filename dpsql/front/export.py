@@ -1,23 +1,26 @@
-"""Answers for machines: CSV, JSON and JSON lines, complete and unrounded.
+"""Answers for machines: CSV, JSON, JSON lines and Parquet, complete and unrounded.
 
-Promise: what is written parses back to the answer. A noised column `x` is followed by `x_half_width`. The
-receipt is not data and is not written here. Nothing of the format differs from result to result, so a script's
-output can be read by one loop: CSV results are parted by an empty line, each JSON result is one array.
+Promise: what is written parses back to the answer. In CSV, JSON lines and Parquet a noised column `x` is followed by
+`x_half_width`. JSON has the half-widths and the receipt beside the rows, and Parquet the receipt in its metadata.
+Nothing of a format differs from result to result, so a script's output can be read by one loop.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import date, datetime, time
 from decimal import Decimal
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dpsql.front.diagnostics import visible
+from dpsql.front.types import type_code
 
 if TYPE_CHECKING:
-    from dpsql.answer import Answer
+    from dpsql.answer import Answer, Receipt
 
 _ROWS = 4096
 _NOT_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -56,12 +59,35 @@ def _field(text: str | None) -> str:
 
 
 def write_json(answer: Answer, out: TextIO) -> None:
-    """One array of objects, a row to a line."""
-    opening = "["
-    for row in _objects(answer):
-        out.write(f"{opening}{row}")
-        opening = ",\n "
-    out.write("[]\n" if opening == "[" else "]\n")
+    """One object, without a line's end. columns: names and types; rows: a list each, one to a line; half_widths: by
+    column a list with one number for each row, null where a column is exact; receipt: null for what is no query."""
+    columns = ", ".join(
+        f'{{"name": {_string(f.name)}, "type": {_string(type_code(f.type))}}}' for f in answer.table.schema
+    )
+    out.write(f'{{"columns": [{columns}],\n  "rows": [')
+    parting = "\n   "
+    for row in _plain_rows(answer):
+        out.write(f"{parting}[{', '.join(map(_json, row))}]")
+        parting = ",\n   "
+    widths = ("null" if half is None else f"[{', '.join(map(_json, half))}]" for half in answer.widths)
+    out.write(f'],\n  "half_widths": [{", ".join(widths)}],\n  "receipt": {_receipt(answer.receipt)}}}')
+
+
+def _receipt(receipt: Receipt | None) -> str:
+    """The receipt; amounts are exact, as texts like "1/10"."""
+    return _json(None if receipt is None else asdict(receipt))
+
+
+def write_parquet(answer: Answer, path: Path) -> None:
+    """A file of its own; the receipt is in its metadata, under `dpsql.receipt`."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    arrays: list[Any] = []
+    for column, half in zip(answer.table.columns, answer.widths, strict=True):
+        arrays += [column] if half is None else [column, pa.array(half, pa.float64())]
+    table = pa.Table.from_arrays(arrays, names=_names(answer, unique=True))
+    parquet.write_table(table.replace_schema_metadata({"dpsql.receipt": _receipt(answer.receipt)}), path)
 
 
 def write_jsonl(answer: Answer, out: TextIO) -> None:
@@ -93,6 +119,10 @@ def _json(value: Any) -> str:
             return _string(value.isoformat())
         case bytes():
             return _string("\\x" + value.hex())
+        case dict():
+            return "{" + ", ".join(f"{_string(k)}: {_json(v)}" for k, v in value.items()) + "}"
+        case tuple():
+            return f"[{', '.join(map(_json, value))}]"
         case _:
             return _string(str(value))
 
@@ -117,13 +147,17 @@ def _names(answer: Answer, *, unique: bool) -> list[str]:
 
 def _rows(answer: Answer) -> Iterator[tuple[Any, ...]]:
     """Rows as Python values, each noised value followed by its half-width."""
-    if not answer.table.num_columns:
-        return
-    for start in range(0, answer.table.num_rows, _ROWS):
-        part = answer.table.slice(start, _ROWS)
-        columns: list[Sequence[Any]] = []
-        for column, half in zip(part.columns, answer.widths, strict=True):
-            columns.append(column.to_pylist())
-            if half is not None:
-                columns.append(half[start : start + _ROWS])
-        yield from zip(*columns, strict=True)
+    widths = [half for half in answer.widths if half is not None]
+    after = [place for place, half in enumerate(answer.widths) if half is not None]
+    for number, row in enumerate(_plain_rows(answer)):
+        values = list(row)
+        for place, half in zip(reversed(after), reversed(widths), strict=True):
+            values.insert(place + 1, half[number])
+        yield tuple(values)
+
+
+def _plain_rows(answer: Answer) -> Iterator[tuple[Any, ...]]:
+    """Rows as Python values."""
+    if answer.table.num_columns:
+        for part in answer.table.to_batches(max_chunksize=_ROWS):
+            yield from zip(*(column.to_pylist() for column in part.columns), strict=True)

@@ -1,8 +1,7 @@
-"""Answers as text for people: the table, its footer, Markdown, HTML.
+"""Answers as text for people: the table, and the lines under it.
 
-Promise: a number is never shown with more digits than its noise leaves (rules in `numerals`); NULL can't be taken
-for a text; nothing in a value can steer the terminal; cost and what is left stand under every result. It adds
-nothing to an answer and asks nobody: what it shows is in the `Answer`.
+Promise: what `cells` promises of every cell; cost and what is left stand under every result. It adds nothing to an
+answer and asks nobody: what it shows is in the `Answer`.
 
 Text that reads NULL is shown in quotes, NULL is not. A table too wide for the terminal first shortens its texts
 (never its numbers) and then turns into records, one `name │ value` line per column.
@@ -10,15 +9,14 @@ Text that reads NULL is shown in quotes, NULL is not. A table too wide for the t
 
 from __future__ import annotations
 
-import html as markup
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
-from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING
 
+from dpsql.front.cells import UNICODE, Column, Signs, cells_wide, columns_of, shortened, to_the_left, to_the_right
+from dpsql.front.cells import signs_for as signs_for
 from dpsql.front.diagnostics import visible
-from dpsql.front.numerals import amount, digits, grouped, noised, plain
+from dpsql.front.numerals import amount, grouped, noised
 
 if TYPE_CHECKING:
     from dpsql.answer import Answer, Receipt
@@ -26,134 +24,6 @@ if TYPE_CHECKING:
 
 _NARROWEST = 12  # a text column is not shortened below this
 _SHOWN_BEHIND = 3  # releases behind a result that the footer names
-_HTML_ROWS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Signs:
-    """The signs beyond ASCII, or what stands for them where the output's encoding lacks them."""
-
-    bar: str = "│"
-    rule: str = "─"
-    cross: str = "┼"
-    plus_minus: str = "±"
-    epsilon: str = "ε"
-    delta: str = "δ"
-    dot: str = "·"
-    ellipsis: str = "…"
-    infinity: str = "∞"
-    mu_squared: str = "μ²"
-
-
-UNICODE = Signs()
-ASCII = Signs("|", "-", "+", "+-", "eps", "delta", ";", "~", "inf", "mu^2")
-
-
-def signs_for(stream: TextIO) -> Signs:
-    """The signs that the stream's encoding has."""
-    try:
-        "".join(astuple(UNICODE)).encode(getattr(stream, "encoding", None) or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return ASCII
-    return UNICODE
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column ready to print. errors: the half-width of each cell, "" where it has none."""
-
-    header: str
-    numeric: bool
-    values: list[str]
-    errors: list[str]
-
-    def cells(self, signs: Signs) -> list[str]:
-        """Each cell in full; numbers and their half-widths right-aligned among themselves."""
-        if not self.numeric:
-            return self.values
-        left = max((cells_wide(v) for v in self.values), default=0)
-        right = max((len(e) for e in self.errors), default=0)
-        if not right:
-            return [_right(value, left) for value in self.values]
-        gap = " " * (len(signs.plus_minus) + 2 + right)
-        between = f" {signs.plus_minus} "
-        return [
-            _right(value, left) + (between + _right(error, right) if error else gap)
-            for value, error in zip(self.values, self.errors, strict=True)
-        ]
-
-
-def columns_of(answer: Answer, signs: Signs = UNICODE, rows: int | None = None) -> list[Column]:
-    """The answer's columns as text; at most `rows` rows."""
-    table = answer.table if rows is None else answer.table.slice(0, rows)
-    return [
-        _column(field, table.column(i).to_pylist(), None if w is None else list(w)[: table.num_rows], signs)
-        for i, (field, w) in enumerate(zip(table.schema, answer.widths, strict=True))
-    ]
-
-
-def _column(field: Any, values: list[Any], half_widths: list[float | None] | None, signs: Signs) -> Column:
-    import pyarrow.types as is_type
-
-    kind = field.type
-    numeric = is_type.is_integer(kind) or is_type.is_floating(kind) or is_type.is_decimal(kind)
-    header = visible(field.name)
-    if half_widths is None or not numeric:
-        return Column(header, numeric, [_text(v) for v in values], [""] * len(values))
-    places = 0 if is_type.is_integer(kind) else kind.scale if is_type.is_decimal(kind) else None
-    pairs = [
-        (_text(v), "") if v is None or w is None else noised(v, w, places)
-        for v, w in zip(values, half_widths, strict=True)
-    ]
-    if any(error and max(digits(value), digits(error)) > 4 for value, error in pairs):
-        pairs = [(grouped(value), grouped(error)) if error else (value, error) for value, error in pairs]
-    return Column(header, True, [v for v, _ in pairs], [e.replace("∞", signs.infinity) for _, e in pairs])
-
-
-def _text(value: Any) -> str:
-    """One exact value."""
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return f"'{value}'" if value.strip("'") == "NULL" else visible(value)
-        case int() | float() | Decimal():
-            return plain(value)
-        case bytes():
-            return "\\x" + value.hex()
-        case _:
-            return visible(str(value))
-
-
-def cells_wide(text: str) -> int:
-    """The width of a text on the screen: wide characters take two cells, combining ones none."""
-    if text.isascii():
-        return len(text)
-    from prompt_toolkit.utils import get_cwidth
-
-    return int(get_cwidth(text))
-
-
-def _left(text: str, width: int) -> str:
-    return text + " " * (width - cells_wide(text))
-
-
-def _right(text: str, width: int) -> str:
-    return " " * (width - cells_wide(text)) + text
-
-
-def _shortened(text: str, width: int, signs: Signs) -> str:
-    if cells_wide(text) <= width:
-        return text
-    kept, used = [], len(signs.ellipsis)
-    for character in text:
-        used += cells_wide(character)
-        if used > width:
-            break
-        kept.append(character)
-    return "".join(kept) + signs.ellipsis
 
 
 def table(answer: Answer, *, signs: Signs = UNICODE, width: int | None = None, rows: int | None = None) -> str:
@@ -170,10 +40,10 @@ def table(answer: Answer, *, signs: Signs = UNICODE, width: int | None = None, r
         text = _records(columns, body, signs)
     else:
         text = _grid(columns, body, fitted, signs)
-    return text + "\n" + _count(answer.table.num_rows, rows)
+    return text + "\n" + counted(answer.table.num_rows, rows)
 
 
-def _count(total: int, shown: int | None) -> str:
+def counted(total: int, shown: int | None) -> str:
     said = "1 row" if total == 1 else f"{total} rows"
     return f"({said})" if shown is None or total <= shown else f"({said}; the first {shown} shown)"
 
@@ -201,7 +71,7 @@ def _widths(columns: Sequence[Column], body: Sequence[Sequence[str]], limit: int
 def _grid(columns: Sequence[Column], body: Sequence[Sequence[str]], widths: Sequence[int], signs: Signs) -> str:
     def line(texts: Sequence[str]) -> str:
         parts = [
-            (_right if column.numeric else _left)(_shortened(text, wide, signs), wide)
+            (to_the_right if column.numeric else to_the_left)(shortened(text, wide, signs), wide)
             for text, wide, column in zip(texts, widths, columns, strict=True)
         ]
         return (" " + f" {signs.bar} ".join(parts)).rstrip(" ")
@@ -216,7 +86,8 @@ def _records(columns: Sequence[Column], body: Sequence[Sequence[str]], signs: Si
     for number, row in enumerate(zip(*body, strict=True), 1):
         lines.append(f"{signs.rule * 2} row {number} {signs.rule * 2}")
         lines += [
-            f" {_left(c.header, width)} {signs.bar} {cell.strip(' ')}" for c, cell in zip(columns, row, strict=True)
+            f" {to_the_left(column.header, width)} {signs.bar} {cell.strip(' ')}"
+            for column, cell in zip(columns, row, strict=True)
         ]
     return "\n".join(lines)
 
@@ -283,7 +154,7 @@ def _behind(answer: Answer, receipt: Receipt, signs: Signs) -> list[str]:
     shown = {n for n, w in zip(answer.table.column_names, answer.widths, strict=True) if w is not None}
     hidden = [c for c in receipt.columns if c.name not in shown and c.half_width is not None]
     said = [
-        f"{_shortened(visible(c.name), 40, signs)} {signs.plus_minus} "
+        f"{shortened(visible(c.name), 40, signs)} {signs.plus_minus} "
         + grouped(noised(0, c.half_width or 0.0, None)[1]).replace("∞", signs.infinity)
         for c in hidden[:_SHOWN_BEHIND]
     ]
@@ -299,37 +170,3 @@ def _wrapped(parts: Sequence[str], signs: Signs, width: int | None) -> str:
         else:
             lines.append(part)
     return "\n".join(lines)
-
-
-def _joined(column: Column, signs: Signs) -> list[str]:
-    """The cells without padding."""
-    pairs = zip(column.values, column.errors, strict=True)
-    return [f"{value} {signs.plus_minus} {error}" if error else value for value, error in pairs]
-
-
-def markdown(answer: Answer, signs: Signs = UNICODE) -> str:
-    """The answer as a Markdown table."""
-
-    def escaped(text: str) -> str:
-        return text.replace("\\", "\\\\").replace("|", "\\|")
-
-    columns = columns_of(answer, signs)
-    if not columns:
-        return ""
-    rows = zip(*(_joined(column, signs) for column in columns), strict=True)
-    lines = [[escaped(c.header) for c in columns], ["---:" if c.numeric else "---" for c in columns]]
-    lines += [[escaped(cell) for cell in row] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def html(answer: Answer, total: Fraction) -> str:
-    """The answer as an HTML table for notebooks: the first rows, with the footer."""
-    columns = columns_of(answer, rows=_HTML_ROWS)
-    head = "".join(f"<th>{markup.escape(c.header)}</th>" for c in columns)
-    align = [' style="text-align: right"' if c.numeric else ' style="text-align: left"' for c in columns]
-    body = "".join(
-        "<tr>" + "".join(f"<td{a}>{markup.escape(cell)}</td>" for a, cell in zip(align, row, strict=True)) + "</tr>"
-        for row in zip(*(_joined(column, UNICODE) for column in columns), strict=True)
-    )
-    under = _count(answer.table.num_rows, _HTML_ROWS)[1:-1] + f" {UNICODE.dot} " + footer(answer, total)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{markup.escape(under)}</p>"

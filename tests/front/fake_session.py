@@ -6,9 +6,11 @@ its own). Statements are recognised by their first words; all else comes back as
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
@@ -20,8 +22,9 @@ import pyarrow as pa
 
 from dpsql.answer import Answer, ColumnReceipt, Receipt
 from dpsql.errors import Span, located, refusal
-from dpsql.ledger import Balance
+from dpsql.ledger import Balance, Price
 from dpsql.policy.model import Budget, Column, Policy, Table
+from dpsql.prices import Quote
 
 TOTAL = Fraction(3)
 PRIVATE_DETAIL = "alice-secret"  # stands in an exception that no front end may show
@@ -51,12 +54,21 @@ def answer(columns: Mapping[str, Any], half_widths: Sequence[Any] = (), receipt:
     return Answer(pa.table(dict(columns)), half_widths, receipt)
 
 
+class Settings(dict[str, object]):
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        before = dict(self)
+        yield
+        self.clear()
+        self.update(before)
+
+
 @dataclass
 class Session:
     """Charges 1/4 for each `SELECT ... FROM sales`, once per text."""
 
     policy: Policy = field(default_factory=policy)
-    settings: dict[str, object] = field(default_factory=lambda: {"epsilon": Fraction(1, 4)})
+    settings: Settings = field(default_factory=lambda: Settings(epsilon=Fraction(1, 4)))
     spent: Fraction = Fraction(0)
     executed: list[tuple[str, object]] = field(default_factory=list)
     closed: bool = False
@@ -178,6 +190,24 @@ class Session:
         if "JOIN" in sql:
             self._refuse("", sql, "")
         return f"Release\n  {sql.strip().removesuffix(';')} with {parameters}, epsilon {self.settings['epsilon']}"
+
+    def parameters(self, sql: str) -> frozenset[str]:
+        return frozenset(re.findall(r"\$(\w+)", sql))
+
+    def quotes(self) -> set[str]:
+        return set(self.seen)
+
+    def quote(self, sql: str, quotes: set[str], parameters: Any = None, *, name: str = "") -> Quote:
+        """As `execute` charges, DEAR three times the whole budget."""
+        text = sql.strip().removesuffix(";")
+        if "JOIN" in text:
+            self._refuse(text, sql, name)
+        price = {"DEPARTMENT": Fraction(1, 4), "DEAR": 3 * TOTAL}.get(
+            text.upper().partition("SELECT ")[2].split(",")[0]
+        )
+        charged = Price(Fraction(0) if price is None or text in quotes else price)
+        quotes.add(text)
+        return Quote(charged, Price())
 
     def budget(self) -> Balance:
         return Balance(TOTAL, Fraction(0), self.spent, Fraction(0), TOTAL - self.spent, Fraction(0), 0)

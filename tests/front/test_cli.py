@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -146,7 +147,7 @@ def test_echo_keeps_out_of_machine_formats(fake: object, capfd: pytest.CaptureFi
     [
         ("csv", "department,households,households_half_width\nGROCERY,2401,14.0\nDRUG GM,1136,14.0\n,7,14.0\n"),
         ("jsonl", '{"department": "GROCERY", "households": 2401, "households_half_width": 14.0}\n'),
-        ("json", '[{"department": "GROCERY", "households": 2401, "households_half_width": 14.0},\n'),
+        ("json", '[{"columns": [{"name": "department", "type": "VARCHAR"}, {"name": "households", "type": "BIGINT"}]'),
         ("markdown", "| department | households |\n| --- | ---: |\n| GROCERY | 2401 ± 14 |\n"),
     ],
 )
@@ -157,6 +158,12 @@ def test_machine_formats_keep_the_cost_on_stderr(
     assert code == 0
     assert out.startswith(expected)
     assert err == TABLE.splitlines()[-1] + "\n"
+
+
+def test_json_is_one_array_of_results_whatever_happens(fake: object, capfd: pytest.CaptureFixture[str]) -> None:
+    for sql, rows in ((f"{QUERY}; SHOW TABLES", [3, 2]), (f"{QUERY}; SELECT JOIN", [3]), ("SET epsilon = 1", [])):
+        _, out, _ = main(capfd, *RUN, "--format", "json", "-c", sql)
+        assert [len(result["rows"]) for result in json.loads(out)] == rows
 
 
 def test_an_error_shows_file_line_and_caret(dpsql: Dpsql, tmp_path: Path) -> None:

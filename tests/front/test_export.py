@@ -7,13 +7,16 @@ import io
 import json
 from datetime import date, datetime
 from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as parquet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsql.answer import Answer
+from dpsql.answer import Answer, ColumnReceipt, Receipt
 from dpsql.front import export
 
 NOISED = Answer(pa.table({"g": ["a", None], "n": [1469312, 7]}), [None, [8388.5, 3.0]])
@@ -61,16 +64,60 @@ def test_csv_is_raw_in_files_and_escaped_on_terminals() -> None:
     assert written(export.write_csv, answer, terminal=True) == "a\n\\x1b[2J\n"
 
 
-def test_json_is_one_array_and_jsonl_one_object_a_line() -> None:
+def test_jsonl_is_one_object_a_line() -> None:
     rows = [{"g": "a", "n": 1469312, "n_half_width": 8388.5}, {"g": None, "n": 7, "n_half_width": 3.0}]
-    assert json.loads(written(export.write_json, NOISED)) == rows
     assert [json.loads(line) for line in written(export.write_jsonl, NOISED).splitlines()] == rows
-    assert written(export.write_json, Answer(pa.table({"n": pa.array([], pa.int64())}))) == "[]\n"
+
+
+def test_json_has_columns_rows_half_widths_and_receipt() -> None:
+    column = ColumnReceipt("n", "discrete Laplace", Fraction(1, 3), 4.0, float("inf"))
+    receipt = Receipt(Fraction(1, 3), Fraction(0), Fraction(2), Fraction(0), (column,), ("released_1",), "p", "s")
+    found = json.loads(written(export.write_json, Answer(NOISED.table, NOISED.half_widths, receipt)))
+    assert found == {
+        "columns": [{"name": "g", "type": "VARCHAR"}, {"name": "n", "type": "BIGINT"}],
+        "rows": [["a", 1469312], [None, 7]],
+        "half_widths": [None, [8388.5, 3.0]],
+        "receipt": {
+            "epsilon": "1/3",
+            "delta": "0",
+            "remaining_epsilon": "2",
+            "remaining_delta": "0",
+            "columns": [
+                {
+                    "name": "n",
+                    "mechanism": "discrete Laplace",
+                    "epsilon": "1/3",
+                    "scale": 4.0,
+                    "half_width": "Infinity",
+                    "weighs": None,
+                }
+            ],
+            "releases": ["released_1"],
+            "policy": "p",
+            "snapshot": "s",
+            "mu_squared": "0",
+            "remaining_mu_squared": "0",
+        },
+    }
+    empty = json.loads(written(export.write_json, Answer(pa.table({"n": pa.array([], pa.int64())}))))
+    assert (empty["rows"], empty["half_widths"], empty["receipt"]) == ([], [None], None)
+
+
+def test_parquet_keeps_types_half_widths_and_receipt(tmp_path: Path) -> None:
+    receipt = Receipt(Fraction(1, 3), Fraction(0), Fraction(2), Fraction(0))
+    export.write_parquet(Answer(NOISED.table, NOISED.half_widths, receipt), tmp_path / "n.parquet")
+    found = parquet.read_table(tmp_path / "n.parquet")
+    assert found.to_pydict() == {"g": ["a", None], "n": [1469312, 7], "n_half_width": [8388.5, 3.0]}
+    assert json.loads(found.schema.metadata[b"dpsql.receipt"])["epsilon"] == "1/3"
 
 
 def test_json_of_every_type() -> None:
-    (row,) = json.loads(written(export.write_json, TYPES), parse_float=Decimal)
-    assert row == {
+    found = json.loads(written(export.write_json, TYPES), parse_float=Decimal)
+    assert [column["type"] for column in found["columns"]] == [
+        *("BIGINT", "DECIMAL", "DOUBLE", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "BIGINT", "BLOB")
+    ]
+    (row,) = found["rows"]
+    assert dict(zip(TYPES.table.column_names, row, strict=True)) == {
         "i": 2**62,
         "d": Decimal("1.50"),
         "f": Decimal("0.1"),
@@ -85,15 +132,14 @@ def test_json_of_every_type() -> None:
 
 def test_json_has_no_number_that_json_lacks() -> None:
     answer = Answer(pa.table({"f": [float("nan"), float("inf"), float("-inf")]}))
-    assert [row["f"] for row in json.loads(written(export.write_json, answer))] == ["NaN", "Infinity", "-Infinity"]
+    assert json.loads(written(export.write_json, answer))["rows"] == [["NaN"], ["Infinity"], ["-Infinity"]]
 
 
-def test_json_numbers_repeated_names() -> None:
+def test_objects_number_repeated_names() -> None:
     table = pa.table([[1], [2], [3]], names=["n", "n", "n_half_width"])
     answer = Answer(table, [[0.5], None, None])
-    assert json.loads(written(export.write_json, answer)) == [
-        {"n": 1, "n_half_width": 0.5, "n_2": 2, "n_half_width_2": 3}
-    ]
+    row = {"n": 1, "n_half_width": 0.5, "n_2": 2, "n_half_width_2": 3}
+    assert json.loads(written(export.write_jsonl, answer)) == row
 
 
 def test_a_statement_without_a_result_writes_no_row() -> None:

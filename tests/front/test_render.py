@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsql.answer import Answer, ColumnReceipt, Receipt
-from dpsql.front import render
+from dpsql.front import cells, markup, render
 from dpsql.front.diagnostics import visible
 from dpsql.front.numerals import amount, grouped, noised, plain
 from dpsql.ledger import Balance
@@ -204,21 +204,21 @@ def test_a_grid_fits_its_width(width: int, texts: list[str]) -> None:
     columns: dict[str, Any] = {f"c{i}": [text] for i, text in enumerate(texts)}
     lines = table(columns | {"n": [123456]}, width=width).splitlines()
     if not lines[0].startswith("──"):
-        assert max(render.cells_wide(line) for line in lines[:-1]) <= width
+        assert max(cells.cells_wide(line) for line in lines[:-1]) <= width
 
 
 def test_ascii_for_terminals_without_the_signs() -> None:
     answer = Answer(pa.table({"g": ["a"], "n": [12]}), [None, [float("inf")]], receipt())
-    assert render.table(answer, signs=render.ASCII).splitlines() == [
+    assert render.table(answer, signs=cells.ASCII).splitlines() == [
         " g |         n",
         "---+-----------",
         " a | 12 +- inf",
         "(1 row)",
     ]
-    footer = render.footer(answer, THREE, signs=render.ASCII)
+    footer = render.footer(answer, THREE, signs=cells.ASCII)
     assert footer == "cost eps = 0.25 ; left eps = 2.75 of 3 ; +- is the half-width of the 95 % interval"
-    assert render.signs_for(io.TextIOWrapper(io.BytesIO(), encoding="latin-1")) is render.ASCII
-    assert render.signs_for(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")) is render.UNICODE
+    assert render.signs_for(io.TextIOWrapper(io.BytesIO(), encoding="latin-1")) is cells.ASCII
+    assert render.signs_for(io.TextIOWrapper(io.BytesIO(), encoding="utf-8")) is cells.UNICODE
 
 
 # --------------------------------------------------------------------------------------------------- terminals
@@ -237,7 +237,7 @@ def test_control_characters_are_written_out() -> None:
 @given(st.text())
 def test_nothing_shown_steers_a_terminal(text: str) -> None:
     answer = Answer(pa.table({text: [text], "n": [1]}), [None, [1.0]], receipt())
-    for shown in (render.table(answer), render.table(answer, width=30), render.markdown(answer)):
+    for shown in (render.table(answer), render.table(answer, width=30), markup.markdown(answer)):
         assert all(c.isprintable() or c in "\n\u00a0\u3000" for c in shown)
 
 
@@ -296,13 +296,13 @@ def test_a_balance() -> None:
 
 def test_markdown() -> None:
     answer = Answer(pa.table({"a|b": ["x|y\n", None], "n": [12345, 7]}), [None, [14.0, 3.0]], receipt())
-    assert render.markdown(answer).splitlines() == [
+    assert markup.markdown(answer).splitlines() == [
         "| a\\|b | n |",
         "| --- | ---: |",
         "| x\\|y\\\\n | 12,345 ± 14 |",
         "| NULL | 7 ± 3 |",
     ]
-    assert render.markdown(Answer(pa.table({}))) == ""
+    assert markup.markdown(Answer(pa.table({}))) == ""
 
 
 def test_other_types() -> None:
