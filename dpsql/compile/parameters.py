@@ -71,7 +71,7 @@ def _bind(slots: Mapping[str, Token], parameters: Parameters | None) -> dict[str
     for name, token in slots.items():
         if name not in given:
             at = span_of_token(token)
-            repair = "pass one value for each" if name.isdigit() else f'pass a mapping: {{"{name[:40]}": value}}'
+            repair = "pass one value for each" if name.isdigit() else _wanted(name[:40])
             raise refusal("DP003", f"no value is given for parameter {name[:40]}", span=at, repair=repair)
     unused = [name for name in given if name not in slots]
     if unused:
@@ -80,6 +80,10 @@ def _bind(slots: Mapping[str, Token], parameters: Parameters | None) -> dict[str
         repair = f"{count}write ? for each value" if name.isdigit() else f"{count}write ${name} in it"
         raise refusal("DP003", f"the statement has no parameter {name}", repair=repair)
     return given
+
+
+def _wanted(name: str) -> str:
+    return f'pass a mapping: {{"{name}": value}}; for a script: dpsql run -v {name}=value'
 
 
 def _literal(value: Value | None, at: Token) -> exp.Expr:
