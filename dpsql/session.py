@@ -142,7 +142,8 @@ class Session:
             result = self._finish(compiled.rewritten, released)
         except EngineFailure as failure:
             if failure.interrupted:
-                reason = "the statement was interrupted; what it was charged for is stored"
+                ended = "was interrupted" if self._by_request(failure) else "took longer than the policy allows"
+                reason = f"what follows the releases {ended}; what was charged for is stored"
                 raise refusal("DP501", reason, repair="asked again, what is stored is free") from None
             reason = f"the released results cannot answer this: {failure.detail}"
             raise refusal("DP502", reason, repair="the releases are stored: mend the rest, and they are free") from None
@@ -225,10 +226,11 @@ class Session:
                 fingerprint = fingerprints.get(name) or releases.fingerprint(planned, sealed, snapshot, tables)
                 new[fingerprint] = releases.dumps(found[name])
         except EngineFailure as failure:
-            if not (failure.interrupted and self._cancelled):  # whoever cancels learns nothing; a failure may tell
+            cancelled = self._by_request(failure)  # whoever cancels learns nothing
+            if not cancelled:  # time, memory or anything else ran out: that it did may tell a bit, what it was must not
                 self._ledger.fail(identity)
             _owner_log.error("charge %d: the engine could not finish", identity)  # its own words quote rows
-            failed = "was interrupted" if failure.interrupted else "could not be finished"
+            failed = "was interrupted" if cancelled else "could not be finished"
         except Error:  # of a public query between two releases: what was released stays
             self._ledger.finish(identity, new)
             raise
@@ -236,6 +238,10 @@ class Session:
             raise refusal("DP501", f"the statement {failed}; its charge stays")
         balance = self._ledger.finish(identity, new)
         return _Paid(found, cost, balance)
+
+    def _by_request(self, failure: EngineFailure) -> bool:
+        """Whether it is the analyst who ended the statement."""
+        return failure.interrupted and self._cancelled
 
     def _release(self, planned: ReleasePlan, sealed: SealedSql, tables: Mapping[str, pa.Table]) -> Noisy:
         """Run one release; a random choice of keys gets its salt only now, after the charge."""
@@ -390,7 +396,7 @@ def open_session(
     snapshot = snapshot_for(loaded, database, prepare)
     account = open_account(loaded, snapshot, ledger, analyst)
     try:
-        return Session(loaded, snapshot, open_engines(snapshot), account)
+        return Session(loaded, snapshot, open_engines(snapshot, loaded.engine), account)
     except BaseException:
         account.close()
         raise

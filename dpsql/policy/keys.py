@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpsql.policy.readers import LARGEST_BOUND, MOST_EPSILON, MOST_FAILURES, MOST_ROWS, MOST_VALUES
+from dpsql.policy.readers import DURATION, LARGEST_BOUND, MEMORY, MOST_EPSILON, MOST_FAILURES, MOST_ROWS, MOST_VALUES
 
 Shape = Mapping[str, object]
 
@@ -36,6 +36,7 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
         "version": _said({"const": 1}, "the version of this format"),
         "unit": {"$ref": "#/$defs/unit"},
         "budget": {"$ref": "#/$defs/budget"},
+        "engine": {"$ref": "#/$defs/engine"},
         "tables": _said(
             {
                 "type": "object",
@@ -68,6 +69,10 @@ SHAPES: Mapping[str, Mapping[str, Shape]] = {
             {"type": "integer", "minimum": 1, "maximum": MOST_FAILURES},
             "engine failures after which the account takes no more statements",
         ),
+    },
+    "engine": {
+        "memory_limit": _said({"type": "string", "pattern": f"^{MEMORY}$"}, "what one engine may hold in memory"),
+        "statement_timeout": _said({"type": "string", "pattern": f"^{DURATION}$"}, "when an engine is stopped"),
     },
     "table": {
         "public": _said({"type": "boolean"}, "true: nobody's rows, answered exactly"),

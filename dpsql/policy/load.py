@@ -17,7 +17,7 @@ from dpsql.policy import names, readers
 from dpsql.policy.budget import read_budget
 from dpsql.policy.checks import connect_tables
 from dpsql.policy.digest import digest_of
-from dpsql.policy.model import Policy
+from dpsql.policy.model import USUAL_LIMITS, EngineLimits, Policy
 from dpsql.policy.problems import KEYS, Problems, Section
 from dpsql.policy.readers import escaped
 from dpsql.policy.tables import read_tables
@@ -35,11 +35,12 @@ def load_policy(path: FilePath | str) -> Policy:
     root.require("version", readers.one_of(1), "version = 1")
     unit = _unit_word(root, problems)
     budget = read_budget(root, problems, file)
+    engine = _engine_limits(root, problems)
     tables = connect_tables(read_tables(root, problems), problems)
     error = problems.error()
     if error is not None:
         raise error
-    return Policy(unit, budget, tables, digest_of(tables), file)
+    return Policy(unit, budget, tables, digest_of(tables), file, engine)
 
 
 # ---- the file
@@ -93,7 +94,7 @@ def _not_toml(message: str, text: str, name: str) -> Error:
     return refusal("DP301", f"{name}: is not TOML: {shorter}", span=span, source=text, name=name, repair=repair)
 
 
-# ---- unit
+# ---- unit and engine
 
 
 def _unit_word(root: Section, problems: Problems) -> str:
@@ -103,3 +104,13 @@ def _unit_word(root: Section, problems: Problems) -> str:
         return ""
     section = Section(root.raw("unit"), ("unit",), KEYS["unit"], problems)
     return section.require("name", names.unit_word, 'name = "customer"') or ""
+
+
+def _engine_limits(root: Section, problems: Problems) -> EngineLimits:
+    if "engine" not in root:
+        return USUAL_LIMITS
+    section = Section(root.raw("engine"), ("engine",), KEYS["engine"], problems)
+    return EngineLimits(
+        memory=section.read("memory_limit", readers.memory) or USUAL_LIMITS.memory,
+        timeout=section.read("statement_timeout", readers.seconds) or USUAL_LIMITS.timeout,
+    )

@@ -141,6 +141,22 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What one engine may use for one query. memory: in bytes; beyond it, it spills to disk, and what cannot spill
+    fails. timeout: in seconds.
+
+    Both are fixed beforehand and long: that a query failed may tell an exact bit about the data, so it has to be rare,
+    and it must not hang on how much memory the machine has or how busy it is with others. Ten minutes is more than ten
+    times what the slowest TPC-H query takes at scale 1."""
+
+    memory: int
+    timeout: float
+
+
+USUAL_LIMITS = EngineLimits(memory=4 * 2**30, timeout=600)
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """A whole policy file. `unit`: the word for whom it protects. `digest`: of all that a snapshot enforces."""
 
@@ -149,6 +165,7 @@ class Policy:
     tables: Mapping[str, Table]
     digest: str
     file: FilePath = field(default=FilePath(), compare=False)
+    engine: EngineLimits = USUAL_LIMITS
 
     @property
     def reads_files_only(self) -> bool:

@@ -31,6 +31,13 @@ PLACES = 20
 AMOUNT_PLACES = 30
 MOST_EPSILON = 1000
 MOST_FAILURES = 100
+MEMORY = "([1-9][0-9]{0,8})([KMGT]i?B)"
+"""A size in bytes: powers of 1000, or with an i of 1024, as DuckDB reads them."""
+LEAST_MEMORY, MOST_MEMORY = 64 * 2**20, 2**44
+DURATION = "([1-9][0-9]{0,8})(s|min|h)"
+MOST_SECONDS = 86_400
+_MEMORY, _DURATION = re.compile(MEMORY), re.compile(DURATION)
+_UNITS = {"s": 1, "min": 60, "h": 3_600}
 
 _DECIMAL = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,60}))?(?:[eE]([+-]?[0-9]{1,3}))?")
 
@@ -165,6 +172,30 @@ def failures(value: object) -> int:
         text = f"{number} is more than {MOST_FAILURES}, and each failure may tell an exact bit about the data"
         raise Wrong(text, "write max_failures = 3, or leave it out")
     return number
+
+
+def memory(value: object) -> int:
+    """A size of memory, in bytes."""
+    match = _MEMORY.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise Wrong(f"{shown(value)} is not a size of memory", 'a whole number and its unit: "4GB", or "512MiB"')
+    count, unit = match.groups()
+    base = 1024 if "i" in unit else 1000
+    size: int = int(count) * base ** ("KMGT".index(unit[0]) + 1)
+    if not LEAST_MEMORY <= size <= MOST_MEMORY:
+        raise Wrong(f"{shown(value)} is not between 64MiB and 16TiB", 'for example "4GB"')
+    return size
+
+
+def seconds(value: object) -> int:
+    """A length of time."""
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise Wrong(f"{shown(value)} is not a length of time", 'a whole number and its unit: "60s", "10min" or "1h"')
+    count, unit = match.groups()
+    if int(count) * _UNITS[unit] > MOST_SECONDS:
+        raise Wrong(f"{shown(value)} is more than a day", 'for example "10min"')
+    return int(count) * _UNITS[unit]
 
 
 def cluster(value: object) -> bool:

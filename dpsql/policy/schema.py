@@ -47,7 +47,7 @@ _COLUMN: Shape = {"dependentRequired": {"step": ["bounds"]}, "not": {"required":
 def policy_schema() -> dict[str, object]:
     """JSON Schema (2020-12) of a policy file."""
     definitions: dict[str, object] = {"path": SHAPES["path"]}
-    for kind in ("unit", "budget", "table", "column", "reference"):
+    for kind in ("unit", "budget", "engine", "table", "column", "reference"):
         definitions[kind] = _section(kind)
     definitions["table"] = {**_section("table"), **_TABLE}
     definitions["budget"] = {**_section("budget"), **_BUDGET}

@@ -20,16 +20,11 @@ from typing import TypeVar
 import duckdb
 import pyarrow as pa
 
+from dpsql.policy.model import EngineLimits
 from dpsql.vault.engine import EngineFailure
 from dpsql.vault.interrupts import is_interrupt
 
 _Result = TypeVar("_Result")
-
-MEMORY_LIMIT = "4GiB"
-"""Fixed, so that running out of memory does not depend on the machine's load."""
-
-TIMEOUT = 300.0
-"""Seconds after which a statement is interrupted, whatever it was doing."""
 
 _AGAIN = 0.02
 """An interrupt that comes before the statement has started is lost: it is sent again until the statement ends."""
@@ -43,12 +38,11 @@ class DuckDBEngine:
         self,
         files: Mapping[str, Path],
         spill: Path,
+        limits: EngineLimits,
         threads: int | None = None,
-        memory_limit: str = MEMORY_LIMIT,
-        timeout: float = TIMEOUT,
     ):
         """files: catalog name -> DuckDB file. spill: the folder for large intermediate results."""
-        self._timeout = timeout
+        self._timeout = limits.timeout
         self._turn = threading.Lock()
         self._state = threading.Condition()  # guards the four below
         self._number = 0
@@ -57,7 +51,7 @@ class DuckDBEngine:
             self._connection = duckdb.connect(":memory:")
             for name, file in files.items():
                 self._connection.execute(f"ATTACH {_text(file)} AS {name} (READ_ONLY)")
-            for setting, value in _settings(spill, threads or os.cpu_count() or 1, memory_limit):
+            for setting, value in _settings(spill, threads or os.cpu_count() or 1, limits.memory):
                 self._connection.execute(f"SET {setting} = {value}")
         except duckdb.Error as error:
             raise EngineFailure(str(error)) from None
@@ -146,12 +140,12 @@ class DuckDBOuterEngine(DuckDBEngine):
         return self._turn_of(lambda: self._bound(sql, tables or {}, lambda bound: [str(t) for t in bound.types]))
 
 
-def _settings(spill: Path, threads: int, memory_limit: str) -> list[tuple[str, str]]:
+def _settings(spill: Path, threads: int, memory: int) -> list[tuple[str, str]]:
     """In this order: the last two take away the right to change any. `disabled_filesystems` stays as it is, since
     without a file system large results could not spill, and failing would depend on the data."""
     return [
         ("threads", str(threads)),
-        ("memory_limit", f"'{memory_limit}'"),
+        ("memory_limit", f"'{memory}B'"),
         ("temp_directory", _text(spill)),
         ("TimeZone", "'UTC'"),
         ("python_enable_replacements", "false"),

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpsql.errors import Error, refusal
-from dpsql.vault.duckdb import MEMORY_LIMIT, TIMEOUT, DuckDBEngine, DuckDBOuterEngine
+from dpsql.policy.model import USUAL_LIMITS, EngineLimits
+from dpsql.vault.duckdb import DuckDBEngine, DuckDBOuterEngine
 from dpsql.vault.engine import EngineFailure
 from dpsql.vault.snapshot import Snapshot, Spill
 
@@ -28,13 +29,7 @@ class Engines:
         self.spill.close()
 
 
-def open_engines(
-    snapshot: Snapshot,
-    *,
-    threads: int | None = None,
-    memory_limit: str = MEMORY_LIMIT,
-    timeout: float = TIMEOUT,
-) -> Engines:
+def open_engines(snapshot: Snapshot, limits: EngineLimits = USUAL_LIMITS, *, threads: int | None = None) -> Engines:
     """threads: of each engine; default: one per core. Raises PolicyError (DP305) where the snapshot is gone, as it is
     when the owner refreshed it in between."""
     both = {"priv": snapshot.private, "pub": snapshot.public}
@@ -44,8 +39,8 @@ def open_engines(
     except OSError:
         raise _gone() from None
     try:
-        private = DuckDBEngine(both, spill.folder / "private", threads, memory_limit, timeout)
-        outer = DuckDBOuterEngine(only, spill.folder / "outer", threads, memory_limit, timeout)
+        private = DuckDBEngine(both, spill.folder / "private", limits, threads)
+        outer = DuckDBOuterEngine(only, spill.folder / "outer", limits, threads)
     except EngineFailure:
         spill.close()
         raise _gone() from None

@@ -364,6 +364,36 @@ def test_a_mistake_above_the_release_is_found_before_the_charge(connection: dpsq
 # ------------------------------------------------------------------------------------ the engine fails
 
 
+@pytest.mark.parametrize(
+    ("limit", "asked"),
+    [
+        ('statement_timeout = "1s"', "SELECT SUM(a.range * b.range) FROM range(10000000) a, range(100000) b"),
+        ('memory_limit = "64MiB"', "SELECT list(i) AS l FROM range(100000000) r(i)"),
+    ],
+)
+def test_time_and_memory_that_run_out_are_the_same_text(
+    limit: str, asked: str, clinic: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Charged, and counted; what is asked of public values says what happened, and is not counted."""
+    clinic.policy.write_text(f"{clinic.policy.read_text()}\n[engine]\n{limit}\n")
+    with dpsql.connect(clinic.policy, clinic.database) as connection:
+        connection.execute("SELECT COUNT(*) + 1 FROM visits")
+        private, outer = connection._session._engines.private, connection._session._engines.outer
+        with monkeypatch.context() as patch:
+            patch.setattr(outer, "run", lambda *_, run=outer.run: run(asked))
+            with pytest.raises(dpsql.OperationalError, match=r"^DP50[12]: (?s:.*)stored"):
+                connection.execute("SELECT COUNT(*) + 2 FROM visits")
+        with monkeypatch.context() as patch:
+            patch.setattr(private, "run", lambda *_, run=private.run: run(asked))
+            for number in range(3):
+                with pytest.raises(dpsql.OperationalError) as caught:
+                    connection.execute(f"SELECT COUNT(*) FROM patients WHERE age > {number}")
+                assert str(caught.value) == "DP501: the statement could not be finished; its charge stays"
+                assert spent(connection) == 2 + number
+        with pytest.raises(dpsql.BudgetError, match=r"^DP405: .* frozen after 3 failures"):
+            connection.execute(COUNT)
+
+
 def test_a_failing_engine_is_one_text_and_freezes_the_account(
     make_clinic: MakeClinic, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

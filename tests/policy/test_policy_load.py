@@ -12,7 +12,7 @@ import pytest
 
 from dpsql.errors import PolicyError
 from dpsql.policy.load import load_policy
-from dpsql.policy.model import ROW, Budget, Column, Path, Policy, Reference, Table
+from dpsql.policy.model import ROW, Budget, Column, EngineLimits, Path, Policy, Reference, Table
 from dpsql.policy.readers import MOST_VALUES, Wrong, values
 
 Load = Callable[[str], Policy]
@@ -61,6 +61,22 @@ def test_defaults(shop: str, load: Load) -> None:
     assert budget.account == "shop"  # of shop.toml
     assert budget.delta == 0
     assert budget.max_query_epsilon == budget.epsilon == 3
+
+
+@pytest.mark.parametrize(
+    ("lines", "memory", "timeout"),
+    [
+        ("", 4 * 2**30, 600),
+        ('memory_limit = "64MiB"', 64 * 2**20, 600),
+        ('memory_limit = "4GB"\nstatement_timeout = "90s"', 4 * 10**9, 90),
+        ('memory_limit = "16TiB"\nstatement_timeout = "24h"', 16 * 2**40, 86_400),
+        ('statement_timeout = "2min"', 4 * 2**30, 120),
+    ],
+)
+def test_what_an_engine_may_use(lines: str, memory: int, timeout: int, shop: str, load: Load) -> None:
+    policy = load(shop.replace("[budget]", f"[engine]\n{lines}\n[budget]"))
+    assert policy.engine == EngineLimits(memory, timeout)
+    assert policy.digest == load(shop).digest
 
 
 def test_what_the_budget_counts_by(shop: str, load: Load) -> None:

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from sqlglot import exp, parse_one
 
 from dpsql.compile.projection import projection
+from dpsql.policy.model import USUAL_LIMITS
 from dpsql.releases import projected
 from dpsql.vault.engine import EngineFailure
 from dpsql.vault.open import Engines, open_engines
@@ -346,7 +348,7 @@ def test_cancel_without_a_statement_does_nothing(engines: Engines) -> None:
 
 
 def test_time_runs_out(snapshot: Snapshot) -> None:
-    engines = open_engines(snapshot, threads=2, timeout=0.2)
+    engines = open_engines(snapshot, replace(USUAL_LIMITS, timeout=0.2), threads=2)
     for _ in range(2):
         with pytest.raises(EngineFailure) as caught:
             engines.private.run(SLOW)
@@ -356,7 +358,7 @@ def test_time_runs_out(snapshot: Snapshot) -> None:
 
 
 def test_memory_runs_out(snapshot: Snapshot) -> None:
-    engines = open_engines(snapshot, threads=1, memory_limit="64MiB")
+    engines = open_engines(snapshot, replace(USUAL_LIMITS, memory=64 * 2**20), threads=1)
     with pytest.raises(EngineFailure) as caught:
         engines.private.run("SELECT list(i) AS l FROM range(100000000) r(i)")
     assert not caught.value.interrupted
@@ -364,7 +366,7 @@ def test_memory_runs_out(snapshot: Snapshot) -> None:
 
 
 def test_large_results_spill_into_the_engine_s_own_folder_which_close_removes(snapshot: Snapshot) -> None:
-    engines = open_engines(snapshot, threads=1, memory_limit="100MiB")
+    engines = open_engines(snapshot, replace(USUAL_LIMITS, memory=100 * 2**20), threads=1)
     sql = "SELECT count(*) AS n FROM (SELECT i, row_number() OVER (ORDER BY hash(i)) AS r FROM range(6000000) t(i))"
     sql += " WHERE i + r > 0"
     assert engines.private.run(sql).to_pylist() == [{"n": 6000000}]
@@ -402,4 +404,4 @@ def test_closed_engines_leave_no_thread(snapshot: Snapshot) -> None:
     deadline = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # one of an earlier test may just have ended
