@@ -49,9 +49,13 @@ class Error(Exception):
         self.repair, self.source, self.name = repair, source, name
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, columns: int = 150) -> str:
+        """What `str()` gives, with the caret under it on a screen of so many columns."""
         lines = [f"{self.code}: {self.reason}"]
         if self.span is not None and self.source:
-            lines += _caret(self.source, self.span, self.name)
+            lines += _caret(self.source, self.span, self.name, columns)
         if self.repair:
             lines.append(f"  = help: {self.repair}")
         return "\n".join(lines)
@@ -132,17 +136,18 @@ def nearest(name: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str
     return f'. Did you mean "{lowered[found[0]]}"?' if found else ""
 
 
-def _caret(source: str, span: Span, name: str) -> list[str]:
+def _caret(source: str, span: Span, name: str, columns: int) -> list[str]:
     """The source line of the span with carets under it (a span over several lines is cut at the first)."""
     start = min(span.start, len(source))
     line_start = source.rfind("\n", 0, start) + 1
     line_end = source.find("\n", start)
     line_end = len(source) if line_end < 0 else line_end
     number = source.count("\n", 0, line_start) + 1
-    left, right = max(line_start, start - 70), min(line_end, start + 70)  # a window: lines can be long
+    gutter = len(str(number))
+    half = max(min(70, (columns - gutter - 4) // 2), 5)
+    left, right = max(line_start, start - half), min(line_end, start + half)  # a window: lines can be long
     # One sign each, so that the caret stays in place; what a terminal would obey, or no encoding can write, is hidden.
     text = "".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in source[left:right])
-    gutter = len(str(number))
     width = max(1, min(span.end, right) - start)
     return [
         f"{' ' * gutter} --> {name or 'statement'}:{number}:{start - line_start + 1}",

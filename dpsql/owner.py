@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from dpsql.errors import refusal
@@ -72,6 +73,32 @@ def snapshot_for(policy: Policy, database: str | Path | None, how: str) -> Snaps
         )
     made, _ = snapshots.prepare(policy, None if database is None else Path(database))
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a session starts from, at hand before its engine and its compiler are loaded."""
+
+    policy: Policy
+    snapshot: Snapshot
+    ledger: Ledger
+
+
+def opened(
+    policy: str | Path,
+    database: str | Path | None = None,
+    *,
+    ledger: str | Path | None = None,
+    analyst: str | None = None,
+    prepare: str = "auto",
+) -> Opened:
+    """Load the policy, find or make the snapshot, open the account. See `dpsql.connect`."""
+    if prepare not in ("auto", "required"):
+        raise refusal("DP120", f'prepare is "auto" or "required", not "{prepare}"')
+    loaded = load_policy(policy)
+    check_analyst(loaded, analyst)
+    snapshot = snapshot_for(loaded, database, prepare)
+    return Opened(loaded, snapshot, open_account(loaded, snapshot, ledger, analyst))
 
 
 def check_analyst(policy: Policy, analyst: str | None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dpsql import releases
+from dpsql.answer import ColumnReceipt
 from dpsql.compile.plan import PrivatePlan
 from dpsql.compile.rewrite import Rewritten
 from dpsql.privacy.accounting import Price
@@ -29,6 +30,14 @@ class Quote:
     @property
     def free(self) -> bool:
         return not self.charged
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What one statement would be charged, and the noise that each of its released aggregates would carry."""
+
+    quote: Quote
+    columns: tuple[ColumnReceipt, ...]
 
 
 class Quotes:

@@ -27,6 +27,7 @@ from sqlglot import exp
 
 from dpsql import releases, shows
 from dpsql.answer import Answer, Receipt, finished
+from dpsql.compile import highlight
 from dpsql.compile import statement as statements
 from dpsql.compile.check import check
 from dpsql.compile.gate import SealedSql
@@ -37,15 +38,14 @@ from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.planner import plan
 from dpsql.compile.resolve import resolve
 from dpsql.compile.rewrite import Rewritten, is_salted, rewrite, seal_public, seal_release
-from dpsql.errors import Error, located, refusal
+from dpsql.errors import Error, Span, located, refusal
 from dpsql.explain import explain
 from dpsql.keyfacts import KeyFacts
 from dpsql.ledger import Balance, Charge, Ledger
-from dpsql.owner import check_analyst, open_account, snapshot_for
+from dpsql.owner import Opened, opened
 from dpsql.policy.facts import SqlType
-from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
-from dpsql.prices import Quote, Quotes, price
+from dpsql.prices import Estimate, Quote, Quotes, price
 from dpsql.privacy.accounting import Price
 from dpsql.reads import Reads
 from dpsql.settings import Settings
@@ -63,8 +63,9 @@ MAX_FITTING = 256
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A statement as far as it goes without a charge."""
+    """A statement as far as it goes without a charge. asked: its text as it came."""
 
+    asked: str
     plan: PrivatePlan
     rewritten: Rewritten
 
@@ -133,7 +134,7 @@ class Session:
             if error.code == "DP502" and resolved is not None and resolved.doubts:
                 error = resolved.doubts[0]  # the engine agrees that the statement does not fit
             raise located(error, source, name) from None
-        return Compiled(priced, rewritten)
+        return Compiled(sql, priced, rewritten)
 
     def _answer(self, compiled: Compiled) -> Answer:
         paid = self._releases(compiled)
@@ -205,7 +206,7 @@ class Session:
         charge = Charge(
             epsilon=cost.epsilon,
             delta=cost.delta,
-            statement="\n".join([compiled.rewritten.outer.text, *compiled.inner_sql]),
+            statement=shows.as_charged(compiled.asked, compiled.rewritten.outer.text, compiled.inner_sql),
             fingerprint=" ".join(fingerprints.values()),
             snapshot=snapshot,
             policy=self.policy.digest,
@@ -349,12 +350,28 @@ class Session:
 
     def quote(self, sql: str, quotes: Quotes, parameters: Parameters | None = None, *, name: str = "") -> Quote:
         """What a query would be charged. Free, and nothing is charged."""
+        return self.estimate(sql, quotes, parameters, name=name).quote
+
+    def estimate(
+        self, sql: str, quotes: Quotes | None = None, parameters: Parameters | None = None, *, name: str = ""
+    ) -> Estimate:
+        """What a query would be charged, and how exact it would be. Free."""
         compiled = self.compile(sql, parameters, name=name)
-        return quotes.of(compiled.plan, compiled.rewritten, Reads(compiled.rewritten.publics, self._run_public))
+        reads = Reads(compiled.rewritten.publics, self._run_public)
+        quote = (quotes or self.quotes()).of(compiled.plan, compiled.rewritten, reads)
+        return Estimate(quote, releases.receipt_columns(compiled.plan))
+
+    def paid(self, most: int = 20) -> Answer:
+        """The statements that this account (where each analyst has a budget: this analyst) was charged for last."""
+        return shows.of_paid(self._ledger.paid(most))
 
     def vocabulary(self) -> shows.Vocabulary:
         """Names to complete: of the policy and the language, never of data."""
-        return shows.vocabulary(self.policy, self.settings)
+        return shows.vocabulary(self.policy, self.snapshot.facts, self.settings)
+
+    def pieces(self, text: str) -> list[tuple[Span, str]]:
+        """The tokens of a text and what each is, for colors. Raises DP101 where it is no SQL, or not yet."""
+        return list(highlight.pieces(text))
 
     def cancel(self) -> None:
         """Interrupt the running statement, from another thread. Its charge stays."""
@@ -388,15 +405,14 @@ def open_session(
     analyst: str | None = None,
     prepare: str = "auto",
 ) -> Session:
-    """Load the policy, find or make the snapshot, open the account. See `dpsql.connect`."""
-    if prepare not in ("auto", "required"):
-        raise refusal("DP120", f'prepare is "auto" or "required", not "{prepare}"')
-    loaded = load_policy(policy)
-    check_analyst(loaded, analyst)
-    snapshot = snapshot_for(loaded, database, prepare)
-    account = open_account(loaded, snapshot, ledger, analyst)
+    """A session on a policy's data. See `dpsql.connect`."""
+    return started(opened(policy, database, ledger=ledger, analyst=analyst, prepare=prepare))
+
+
+def started(by: Opened) -> Session:
+    """The session over what was opened, which it closes."""
     try:
-        return Session(loaded, snapshot, open_engines(snapshot, loaded.engine), account)
+        return Session(by.policy, by.snapshot, open_engines(by.snapshot, by.policy.engine), by.ledger)
     except BaseException:
-        account.close()
+        by.ledger.close()
         raise

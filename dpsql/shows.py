@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,21 +12,23 @@ import pyarrow as pa
 from dpsql.answer import Answer
 from dpsql.compile import statement as statements
 from dpsql.compile.functions import NAMES
+from dpsql.compile.limits import MECHANISMS, STRATEGIES
 from dpsql.errors import Error, Span, nearest, refusal
-from dpsql.ledger import Balance, renewal
+from dpsql.ledger import Balance, Paid, renewal, shown
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Path, Policy, Table
+from dpsql.policy.vocabulary import TableWords, words_of
 from dpsql.privacy.accounting import GAUSSIAN, show_amount
 from dpsql.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Names to complete: of the policy and the language, never of data."""
+    """Names to complete: of the policy and the language, never of data. settings: with the words they take, if any."""
 
-    tables: Mapping[str, tuple[str, ...]]
+    tables: Mapping[str, TableWords]
     functions: tuple[str, ...]
-    settings: tuple[str, ...]
+    settings: Mapping[str, tuple[str, ...]]
 
 
 AGGREGATES = (
@@ -75,10 +77,11 @@ def _at(span: Span | None) -> Iterator[None]:
         raise
 
 
-def vocabulary(policy: Policy, settings: Settings) -> Vocabulary:
+def vocabulary(policy: Policy, facts: PublicFacts, settings: Settings) -> Vocabulary:
     """What a front end may offer while somebody types."""
-    tables = {name: table.visible_columns for name, table in policy.tables.items()}
-    return Vocabulary(tables, AGGREGATES + tuple(sorted(NAMES)), tuple(settings.shown()))
+    words = {"strategy": STRATEGIES, "mechanism": MECHANISMS}
+    takes = {name: tuple(words.get(name, ())) for name in settings}
+    return Vocabulary(words_of(policy, facts), AGGREGATES + tuple(sorted(NAMES)), takes)
 
 
 def of_lines(column: str, text: str) -> Answer:
@@ -117,6 +120,27 @@ def of_budget(policy: Policy, balance: Balance) -> Answer:
         "more_like_last": pa.array([_counted(balance.more_like_last)] * len(amounts), pa.int64()),
     }
     return Answer(pa.table(rows))
+
+
+ON_RESULTS, ON_ROWS = "\n-- on noisy results:\n", "\n-- on private rows:\n"
+
+
+def as_charged(asked: str, outer: str, inner: Iterable[str]) -> str:
+    """How the ledger records a statement: as it was asked, and what ran. The last is what was released."""
+    return asked.strip() + ON_RESULTS + outer + "".join(ON_ROWS + sql for sql in inner)
+
+
+def of_paid(paid: Iterable[Paid]) -> Answer:
+    """What one's purse was charged for, the last one first."""
+    rows = list(paid)
+    columns = {
+        "charged_at": [shown(each.at) for each in rows],
+        "epsilon": [show_amount(each.price.epsilon) for each in rows],
+        "delta": [show_amount(each.price.delta) for each in rows],
+        "state": [each.state for each in rows],
+        "statement": [" ".join(each.statement.partition(ON_RESULTS)[0].split()) for each in rows],
+    }
+    return Answer(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}))
 
 
 def _counted(number: int | None) -> int | None:

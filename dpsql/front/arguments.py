@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dpsql.front.diagnostics import Usage, guarded, spinner
 
 if TYPE_CHECKING:
+    from dpsql.front.opening import Opening
     from dpsql.front.script import Script
     from dpsql.session import Session
 
@@ -60,6 +61,21 @@ def scripts_of(given: argparse.Namespace) -> list[Script]:
         except OSError as error:
             raise Usage(f"can't read {path}: {error.strerror}") from None
     return scripts + [Script("-c", sql) for sql in given.command]
+
+
+def opening(given: argparse.Namespace) -> Opening:
+    """What an interactive session starts from; a first use makes the snapshot."""
+
+    def by() -> Opening:
+        from dpsql.front.opening import Opening
+        from dpsql.owner import opened
+
+        return Opening(
+            opened(given.policy, given.database, ledger=given.ledger, analyst=given.analyst, prepare=given.prepare)
+        )
+
+    with spinner("opening; a first use prepares the snapshot"):
+        return guarded(by)
 
 
 def opened_session(given: argparse.Namespace) -> Session:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dpsql import __version__
 from dpsql.errors import Error
-from dpsql.front.arguments import opened_session, session_options
+from dpsql.front.arguments import opening, session_options
 from dpsql.front.diagnostics import (
     BROKEN_PIPE,
     ENGINE,
@@ -129,7 +129,7 @@ def _interactive(arguments: list[str], commands: list[str]) -> int:
         raise Usage(f"no such policy file: {given.policy}" + nearest(given.policy, commands))
     from dpsql.front.repl import run_repl
 
-    with closing(opened_session(given)) as session:
+    with closing(opening(given)) as session:
         return run_repl(session, sys.stdout, sys.stderr)
 
 

@@ -8,6 +8,7 @@ of a foreign exception, which can quote them.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -84,16 +85,19 @@ def _escape(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def error_text(error: Error, color: bool = False) -> str:
-    """`error[DP210]: reason`, the caret lines and the repair, safe to print."""
+def error_text(error: Error, color: bool = False, columns: int | None = None) -> str:
+    """`error[DP210]: reason`, the caret lines and the repair, safe to print. columns: of the screen, if it is one."""
     head = f"error[{error.code}]"
-    rest = visible(str(error).removeprefix(error.code), keep="\n")
+    text = str(error) if columns is None else error.text(columns)
+    rest = visible(text.removeprefix(error.code), keep="\n")
     return (f"\x1b[1;31m{head}\x1b[0m" if color else head) + rest
 
 
 def say_error(error: Error, stream: TextIO) -> None:
     """Print the error to stderr (colored where a person looks on and has not said NO_COLOR)."""
-    print(error_text(error, color=smart(stream) and not os.environ.get("NO_COLOR")), file=stream, flush=True)
+    color = smart(stream) and not os.environ.get("NO_COLOR")
+    columns = shutil.get_terminal_size().columns if stream.isatty() else None
+    print(error_text(error, color, columns), file=stream, flush=True)
 
 
 def smart(stream: TextIO) -> bool:

@@ -1,137 +1,26 @@
-"""The prompt on a real terminal: editing over several lines, colors, history, completion, the budget in view.
+"""The prompt on a real terminal: editing over several lines, keys, history, the budget in view.
 
-Promise: what it offers for completion comes from the policy and the language alone, never from data; the history
-file is the analyst's own (mode 0600). It reads text and returns it, and runs nothing.
+Promise: the history file is the analyst's own (mode 0600). It reads text and returns it, and runs nothing.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
-from prompt_toolkit.enums import DEFAULT_BUFFER
-from prompt_toolkit.filters import Condition, has_focus
-from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.application import get_app
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
+from prompt_toolkit.filters import Condition, has_focus, vi_insert_mode
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.output import ColorDepth
-from prompt_toolkit.styles import Style
 
-from dpsql.front.tokens import KEYWORDS, tokens
-
-_TOO_LONG_TO_COLOR = 50_000
-
-_STYLE = Style.from_dict(
-    {
-        "sql.keyword": "bold ansiblue",
-        "sql.string": "ansigreen",
-        "sql.quoted": "ansigreen",
-        "sql.number": "ansicyan",
-        "sql.parameter": "ansimagenta",
-        "sql.comment": "italic ansibrightblack",
-        "bottom-toolbar": "noreverse ansibrightblack",
-    }
-)
-
-_RELATION = re.compile(r'\b(?:FROM|JOIN)\s+("[^"]+"|[\w.]+)(?:\s+(?:AS\s+)?("[^"]+"|\w+))?', re.IGNORECASE)
-_BEFORE = re.compile(r"(?:(\w+)\s*\.\s*)?(\w*)\Z")
-_WORD_BEFORE = re.compile(r"(\\?\w+)\s+[\w.]*\Z")
-
-
-class SqlLexer(Lexer):
-    """Colors by token."""
-
-    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
-        lines: list[StyleAndTextTuples] = [[]]
-        pieces = tokens(document.text) if len(document.text) < _TOO_LONG_TO_COLOR else [("other", document.text)]
-        for kind, text in pieces:
-            first, *more = text.split("\n")
-            lines[-1].append((f"class:sql.{kind}", first))
-            lines += [[(f"class:sql.{kind}", line)] for line in more]
-        return lambda number: lines[number] if number < len(lines) else []
-
-
-class SqlCompleter(Completer):
-    """Names of the policy, functions, settings, keywords; after `table.` its columns, after FROM the tables."""
-
-    def __init__(
-        self,
-        tables: Mapping[str, Iterable[str]],
-        functions: Iterable[str] = (),
-        settings: Iterable[str] = (),
-        commands: Iterable[str] = (),
-    ) -> None:
-        self._tables = {name: list(columns) for name, columns in tables.items()}
-        self._functions, self._settings, self._commands = list(functions), list(settings), list(commands)
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        before = document.text_before_cursor
-        if before.startswith("\\") and " " not in before:
-            for command in self._commands:
-                if command.startswith(before):
-                    yield Completion(command, -len(before))
-            return
-        if _inside_text(before):
-            return
-        match = _BEFORE.search(before)
-        qualifier, word = (match.group(1), match.group(2)) if match else (None, "")
-        if not (word or qualifier or complete_event.completion_requested or _WORD_BEFORE.search(before)):
-            return
-        for name, meaning in self._candidates(document.text, before, qualifier):
-            if name.lower().startswith(word.lower()) and name.lower() != word.lower():
-                written = _quoted(name) if meaning in ("table", "column") else name
-                yield Completion(written, -len(word), display=name, display_meta=meaning)
-
-    def _candidates(self, text: str, before: str, qualifier: str | None) -> Iterable[tuple[str, str]]:
-        if qualifier is not None:
-            return [(column, "column") for column in self._columns_of(text, qualifier)]
-        match = _WORD_BEFORE.search(before)
-        tables = [(name, "table") for name in self._tables]
-        match match.group(1).upper() if match else "":
-            case "FROM" | "JOIN" | "DESCRIBE" | "\\D":
-                return tables
-            case "SET" | "RESET":
-                return [(name, "setting") for name in self._settings]
-        if not _BEFORE.search(before) or before[-1:].isspace():
-            return []
-        near = dict.fromkeys(c for t in self._named(text) for c in self._tables[t])
-        columns = near or dict.fromkeys(c for columns in self._tables.values() for c in columns)
-        named = [*((c, "column") for c in columns), *tables, *((f, "function") for f in self._functions)]
-        return [*named, *((k, "") for k in sorted(KEYWORDS))]
-
-    def _named(self, text: str) -> list[str]:
-        """The policy's tables that the statement speaks of."""
-        lowered = {name.lower(): name for name in self._tables}
-        found = (m.group(1).strip('"').lower() for m in _RELATION.finditer(text))
-        return [lowered[name] for name in found if name in lowered]
-
-    def _columns_of(self, text: str, qualifier: str) -> list[str]:
-        """The columns of a table given by its name or alias."""
-        wanted = qualifier.lower()
-        for match in _RELATION.finditer(text):
-            if (match.group(2) or "").strip('"').lower() == wanted:
-                wanted = match.group(1).strip('"').lower()
-        return next((columns for name, columns in self._tables.items() if name.lower() == wanted), [])
-
-
-def _inside_text(before: str) -> bool:
-    """Whether the cursor stands in a string, quoted name or comment."""
-    kind, text = ([("space", "")] + list(tokens(before)))[-1]
-    closed = len(text) > 1 and text.endswith(("'", '"', "*/", "$"))
-    return kind in ("string", "quoted", "comment") and not closed
-
-
-def _quoted(name: str) -> str:
-    """The name as SQL needs it."""
-    plain = re.fullmatch(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?", name)
-    return name if plain and name.upper() not in KEYWORDS else '"' + name.replace('"', '""') + '"'
+from dpsql.front.colors import STYLE, SqlLexer
 
 
 def open_history(file: Path) -> History:
@@ -155,28 +44,57 @@ def history_file() -> Path:
 
 
 class Prompt:
-    """Reads one input (a command, or text up to `;`) at a time from the terminal."""
+    """Reads one input (a command, or text up to `;`) at a time from the terminal. preference: of `config`, asked each
+    time. shown: called when the prompt stands on the screen for the first time."""
 
     def __init__(
-        self, completer: Completer, finished: Callable[[str], bool], toolbar: Callable[[int], str], history: History
+        self,
+        completer: Completer,
+        lexer: SqlLexer,
+        finished: Callable[[str], bool],
+        toolbar: Callable[[int], str],
+        history: History,
+        preference: Callable[[str], str],
+        shown: Callable[[], None],
     ) -> None:
+        self._preference = preference
         self._session: PromptSession[str] = PromptSession(
             history=history,
             completer=completer,
-            lexer=SqlLexer(),
-            style=_STYLE,
+            lexer=lexer,
+            style=STYLE,
             color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None,
             multiline=True,
             key_bindings=_bindings(finished),
             prompt_continuation=lambda width, *_: "...> ".rjust(width),
-            bottom_toolbar=lambda: toolbar(self._session.output.get_size().columns),
-            complete_while_typing=True,
+            bottom_toolbar=lambda: _mode() + toolbar(self._session.output.get_size().columns - len(_mode())),
+            complete_while_typing=Condition(lambda: preference("completion") == "on"),
+            auto_suggest=AutoSuggestFromHistory(),
+            enable_open_in_editor=False,  # `\e` hands over what was edited, and forgets no statement
             reserve_space_for_menu=6,
+            search_ignore_case=True,
         )
+        self._suggest = self._session.auto_suggest
 
-    def read(self, prompt: str) -> str:
-        """The text typed. EOFError for Ctrl-D, KeyboardInterrupt for Ctrl-C."""
-        return self._session.prompt(prompt)
+        def once(_: object) -> None:
+            self._session.app.after_render -= once
+            shown()
+
+        self._session.app.after_render += once
+
+    def read(self, prompt: str, text: str = "") -> str:
+        """The text typed, which begins as `text`. EOFError for Ctrl-D, KeyboardInterrupt for Ctrl-C."""
+        self._session.editing_mode = EditingMode.VI if self._preference("keys") == "vi" else EditingMode.EMACS
+        self._session.auto_suggest = self._suggest if self._preference("suggestions") == "on" else None
+        return self._session.prompt(prompt, default=text)
+
+
+def _mode() -> str:
+    """Where letters are commands, people must see it."""
+    app = get_app()
+    if app.editing_mode != EditingMode.VI:
+        return ""
+    return " [insert]" if vi_insert_mode() else " [vi]"
 
 
 def _bindings(finished: Callable[[str], bool]) -> KeyBindings:
@@ -185,8 +103,6 @@ def _bindings(finished: Callable[[str], bool]) -> KeyBindings:
 
     @Condition
     def picked() -> bool:
-        from prompt_toolkit.application import get_app
-
         state = get_app().current_buffer.complete_state
         return state is not None and state.current_completion is not None
 

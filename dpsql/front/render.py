@@ -26,8 +26,16 @@ _NARROWEST = 12  # a text column is not shortened below this
 _SHOWN_BEHIND = 3  # releases behind a result that the footer names
 
 
-def table(answer: Answer, *, signs: Signs = UNICODE, width: int | None = None, rows: int | None = None) -> str:
-    """The answer as an aligned table that ends with its number of rows, within `width` cells where given."""
+def table(
+    answer: Answer,
+    *,
+    signs: Signs = UNICODE,
+    width: int | None = None,
+    rows: int | None = None,
+    expanded: bool = False,
+) -> str:
+    """The answer as an aligned table that ends with its number of rows, within `width` cells where given; as records
+    where it doesn't fit, or `expanded` asks for them."""
     if not answer.table.num_columns:
         return "ok"
     if answer.receipt is None and answer.table.column_names == ["explain"]:
@@ -35,7 +43,7 @@ def table(answer: Answer, *, signs: Signs = UNICODE, width: int | None = None, r
         return "\n".join(visible(line, keep="\n") for line in lines)  # a report, not a relation
     columns = columns_of(answer, signs, rows)
     body = [column.cells(signs) for column in columns]
-    fitted = _widths(columns, body, width)
+    fitted = None if expanded else _widths(columns, body, width)
     if fitted is None:
         text = _records(columns, body, signs)
     else:

@@ -2,229 +2,202 @@
 
 Promise: it reads from a terminal, a dumb terminal or a pipe alike; Ctrl-C stops a statement and not the program;
 an error never ends a session on a terminal. From a pipe nobody can react to an error, so there the first one ends
-it: the statements after a failed `SET epsilon` would be charged another price than meant.
+it: the statements after a failed `SET epsilon` would be charged another price than meant. A person is asked before a
+statement takes much of what is left.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import textwrap
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from dpsql.errors import Error, refusal
-from dpsql.front import render
-from dpsql.front.diagnostics import INTERRUPTED, OK, USAGE, exit_code, guarded, say_error, smart, visible
+from dpsql.front import commands, editor
+from dpsql.front.config import Preferences, config_file
+from dpsql.front.costs import question
+from dpsql.front.diagnostics import INTERRUPTED, OK, exit_code, guarded, say_error, smart, visible
 from dpsql.front.numerals import amount
-from dpsql.front.output import Output
-from dpsql.front.script import INTERRUPTED_NOTE, Stopped, ask, guarded_show, read_script
-from dpsql.front.tokens import finished, first_word
+from dpsql.front.reading import CALLS_FOR_HELP, GOODBYES, LineReader, Reader, whole, yes
+from dpsql.front.screen import Screen
+from dpsql.front.script import INTERRUPTED_NOTE, Statement, Stopped, ask, guarded_show, read_script
 
 if TYPE_CHECKING:
-    from dpsql.session import Session
-
-HELP = """\
-  statement;     may take several lines
-  \\d             tables
-  \\d TABLE       its columns
-  \\budget        what is spent and left
-  \\explain SQL;  plan and price: free
-  \\i FILE        run a file
-  \\?             this help
-  \\q             quit (Ctrl-D too)
-  SET epsilon = 0.1;  price from now on
-  Ctrl-C stops a running statement;
-  what it was charged stays charged."""
-
-_GOODBYES = frozenset(("\\q", "\\quit", "exit", "quit", "exit;", "quit;"))
-_CALLS_FOR_HELP = frozenset(("help", "help;"))
-
-COMMANDS = ("\\?", "\\budget", "\\d", "\\explain", "\\i", "\\q")
+    from dpsql.front.completion import Words
+    from dpsql.front.opening import Opening
 
 
-class Reader(Protocol):
-    """Hands over one input at a time; raises EOFError at the end."""
-
-    def read(self, prompt: str) -> str: ...
-
-
-class LineReader:
-    """Reads lines until an input is whole: from a pipe, or from a terminal that can do no more."""
-
-    def __init__(self, lines: TextIO, prompts: TextIO | None) -> None:
-        self._lines, self._prompts = lines, prompts
-
-    def read(self, prompt: str) -> str:
-        text = ""
-        while True:
-            if self._prompts is not None:
-                self._prompts.write("...> ".rjust(len(prompt)) if text.strip() else prompt)
-                self._prompts.flush()
-            try:
-                line = self._lines.readline()
-            except KeyboardInterrupt:
-                if self._prompts is not None:
-                    self._prompts.write("\n")
-                raise
-            except UnicodeDecodeError:
-                raise refusal("DP101", "the input is not UTF-8 text") from None
-            if not line:
-                if text.strip():
-                    return text
-                raise EOFError
-            text = text + line if text.strip() else line
-            if ((";" in line or "*/" in line) or text is line) and whole(text):
-                return text
-
-
-def whole(text: str) -> bool:
-    """Whether Enter hands the text over: a finished statement or a command."""
-    start = text.lstrip()
-    if (start.startswith("\\") and first_word(start) != "explain") or start.strip() in _GOODBYES | _CALLS_FOR_HELP:
-        return True
-    return finished(text)
+class Declined(Exception):
+    """Whoever was asked whether to run a statement said no."""
 
 
 class Repl:
-    """One run of the interactive session."""
+    """One run of the interactive session: the desk that the commands work at."""
 
-    def __init__(self, session: Session, out: TextIO, err: TextIO, *, interactive: bool) -> None:
-        self._session, self._out, self._err, self._interactive = session, out, err, interactive
-        self._total = session.policy.budget.epsilon
-        self._signs = render.signs_for(out)
-        self._output = Output(out, err, self._total, dialogue=interactive)
+    def __init__(
+        self, opening: Opening, out: TextIO, err: TextIO, preferences: Preferences, *, interactive: bool
+    ) -> None:
+        self.opening, self.preferences = opening, preferences
+        self._out, self._err, self._interactive = out, err, interactive
+        self._total = opening.policy.budget.epsilon
+        self.screen = Screen(out, err, self._total, preferences, interactive=interactive)
+        self.last_code = ""
         self._left = "?"
-        self._commands: dict[str, Callable[[str], int]] = {
-            "?": self._help,
-            "help": self._help,
-            "d": self._describe,
-            "budget": self._budget,
-            "explain": self._explain,
-            "i": self._include,
-        }
+        self._statement = ""  # the last one, for the editor
+        self._begun = ""  # what the next input begins as
 
     def loop(self, reader: Reader) -> int:
         """Read, run, show, until the end; returns the exit code."""
-        if self._interactive:
-            self._greet()
-        while True:
-            self._refresh()
-            try:
-                text = reader.read(f"dpsql {self._signs.epsilon} {self._left}> ")
-            except EOFError:
-                if self._interactive:
-                    self._out.write("\n")
-                return OK
-            except KeyboardInterrupt:
-                if self._interactive:
-                    continue  # Ctrl-C at the prompt drops what was typed
-                return INTERRUPTED
-            if text.strip() in _GOODBYES:
-                return OK
-            code = self._run(text)
-            if code and not self._interactive:
-                return code
-
-    def _run(self, text: str) -> int:
-        """Run one input and say what went wrong; the exit code that it would be."""
         try:
-            start = text.strip()
-            if start in _CALLS_FOR_HELP:
+            if self._interactive:
+                self._greet()
+            while True:
+                self._refresh()
+                begun, self._begun = self._begun, ""
+                try:
+                    text = reader.read(f"dpsql {self.screen.signs.epsilon} {self._left}> ", begun)
+                except EOFError:
+                    if self._interactive:
+                        self._out.write("\n")
+                    return OK
+                except KeyboardInterrupt:
+                    if self._interactive:
+                        continue  # Ctrl-C at the prompt drops what was typed
+                    return INTERRUPTED
+                try:
+                    code = self._turn(text)
+                except EOFError:  # \q
+                    return OK
+                if code and not self._interactive:
+                    return code
+        finally:
+            self.screen.close()
+
+    def _turn(self, text: str) -> int:
+        """Run one input and say what went wrong; the exit code that it would be."""
+        start = text.strip()
+        if start in GOODBYES:
+            raise EOFError
+        try:
+            if start in CALLS_FOR_HELP:
                 start = "\\?"
             if start.startswith("\\"):
-                return self._command(start)
-            self._statements(text, "")
+                name, _, argument = start[1:].partition(" ")
+                _, command = commands.found(name.rstrip(";"))
+                long = name in commands.LONG
+                command.act(self, argument if long else argument.strip().rstrip(";").rstrip())
+            else:
+                self._statement = start
+                self.run(text)
             return OK
         except Error as error:
+            self.last_code = error.code
             say_error(error, self._err)
             return exit_code(error)
-        except Stopped:
-            print(INTERRUPTED_NOTE, file=self._err, flush=True)
+        except Stopped as stopped:
+            self._refresh()
+            left = f"left {self.screen.signs.epsilon} = {self._left} of {amount(self._total)}"
+            said = str(stopped) or INTERRUPTED_NOTE
+            print(f"{said} {self.screen.signs.dot} {left}", file=self._err, flush=True)
             return INTERRUPTED
+        except Declined:
+            print("not run; nothing was charged for it", file=self._err, flush=True)
+            return OK
+
+    # -- what the commands work with ------------------------------------------------------------------------------
+
+    def run(self, text: str, name: str = "", *, echo: bool = False) -> None:
+        """Run the statements of a text and show what they answer."""
+        session, pressed = self.opening.session, False
+        for statement in guarded(partial(session.statements, text, name)):
+            if pressed:
+                raise Stopped  # too late for the statement before, in time for this one
+            if echo:
+                self.screen.echo(statement)
+            self._confirm(statement, name)
+            answer, pressed = ask(session, statement, name, self._err)
+            guarded_show(self.screen, answer)
+
+    def include(self, path: str) -> None:
+        """Run the statements of a file."""
+        try:
+            script = read_script(os.path.expanduser(path), sys.stdin)
+        except OSError as error:
+            reason = f"can't read {visible(path)}: {error.strerror}"
+            raise refusal("DP120", reason, repair="\\i FILE, from the folder where dpsql was started") from None
+        self.run(script.text, script.name, echo=True)
+
+    def edit(self) -> None:
+        """Let the editor change the last statement; what it leaves is where the next input begins."""
+        if not self._interactive:
+            raise refusal("DP120", "\\e needs a terminal")
+        self._begun = editor.edited(self._statement)
+
+    def _confirm(self, statement: str, name: str) -> None:
+        """Ask before a statement that takes much of what is left. Raises Declined."""
+        share = self.preferences["confirm"]
+        if not self._interactive or share == "off" or not Statement(statement, name).is_query:
+            return
+        found = guarded(partial(self.opening.session.estimate, statement, name=name))
+        asked = question(found.quote.charged, self.opening.budget(), share, self.screen.signs)
+        if asked is not None and not yes(sys.stdin, self._err, asked):
+            raise Declined
+
+    # -- what is seen around them ---------------------------------------------------------------------------------
 
     def toolbar(self, columns: int) -> str:
         """The line at the bottom, as much of it as fits."""
-        budget = self._session.policy.budget
-        price = _price(self._session.settings.get("epsilon", budget.per_query_epsilon))
-        left = f"left {self._signs.epsilon} {self._left} of {amount(self._total)}"
-        parts = [left, f"next {self._signs.epsilon} {price}", "\\? help", f"account {visible(budget.account)}"]
+        budget, session, signs = self.opening.policy.budget, self.opening.ready, self.screen.signs
+        price = budget.per_query_epsilon if session is None else session.settings.get("epsilon")
+        parts = [
+            f"left {signs.epsilon} {self._left} of {amount(self._total)}",
+            f"next {signs.epsilon} {_price(price)}",
+            "\\? help",
+            f"account {visible(budget.account)}",
+        ]
         text = " "
         for part in parts:
-            longer = text + (f" {self._signs.dot} " if text.strip() else "") + part
+            longer = text + (f" {signs.dot} " if text.strip() else "") + part
             if len(longer) >= columns:
                 break
             text = longer
         return text
 
+    def words(self) -> Words:
+        """What completion offers: more once the session is there."""
+        from dpsql.front.completion import Words
+
+        known = self.opening.vocabulary()
+        if known is None:
+            return Words(self.opening.tables())
+        return Words(known.tables, known.functions, known.settings)
+
     def _greet(self) -> None:
-        budget = self._session.policy.budget
-        print(f"account {visible(budget.account)}: protects each {visible(self._session.policy.unit)}", file=self._out)
-        print("end statements with ;  help with \\?", file=self._out, flush=True)
+        self._refresh()
+        budget, signs = self.opening.policy.budget, self.screen.signs
+        lines = (
+            f"dpsql: private answers to SQL. Account {visible(budget.account)} protects each "
+            f"{visible(self.opening.policy.unit)}.",
+            f"{signs.epsilon} {self._left} of {amount(self._total)} left; a statement costs "
+            f"{amount(budget.per_query_epsilon)} and ends with ;  \\? help  \\d tables",
+        )
+        width = self.screen.width or 80
+        for line in lines:
+            print(textwrap.fill(line, max(width - 1, 20)), file=self._out)
+        for problem in self.preferences.problems:
+            print(visible(problem), file=self._err)
+        self._out.flush()
 
     def _refresh(self) -> None:
         """What is left, asked once for each prompt; an unreadable ledger shows as `?`, the next charge says why."""
         try:
-            self._left = amount(guarded(self._session.budget).remaining_epsilon)
+            self._left = amount(self.opening.budget().remaining_epsilon)
         except Error:
             self._left = "?"
-
-    def _statements(self, text: str, name: str, echo: bool = False) -> None:
-        pressed = False
-        for statement in guarded(partial(self._session.statements, text, name)):
-            if pressed:
-                raise Stopped  # too late for the statement before, in time for this one
-            if echo:
-                self._output.echo(statement)
-            answer, pressed = ask(self._session, statement, name, self._err)
-            guarded_show(self._output, answer)
-
-    def _command(self, text: str) -> int:
-        name, _, argument = text[1:].partition(" ")
-        command = self._commands.get(name.rstrip(";"))
-        if command is None:
-            return self._misuse(f"no command \\{visible(name)}; \\? shows all")
-        code = command(argument.strip())
-        self._out.flush()
-        return code
-
-    def _misuse(self, words: str) -> int:
-        print(words, file=self._err, flush=True)
-        return USAGE
-
-    def _help(self, _: str) -> int:
-        print(HELP, file=self._out)
-        return OK
-
-    def _describe(self, table: str) -> int:
-        table = table.rstrip("; ")
-        self._statements(f"DESCRIBE {table};" if table else "SHOW TABLES;", "")
-        return OK
-
-    def _budget(self, _: str) -> int:
-        balance = guarded(self._session.budget)
-        print(render.balance(self._session.policy.budget.account, balance, self._signs), file=self._out)
-        return OK
-
-    def _explain(self, sql: str) -> int:
-        if not sql.strip(" ;"):
-            return self._misuse("write \\explain SELECT ...;")
-        for statement in guarded(partial(self._session.statements, sql, "")):
-            text = guarded(partial(self._session.explain, statement))
-            print(visible(text.rstrip("\n"), keep="\n"), file=self._out)
-        return OK
-
-    def _include(self, path: str) -> int:
-        if not path:
-            return self._misuse("write \\i FILE")
-        try:
-            script = read_script(os.path.expanduser(path), sys.stdin)
-        except OSError as error:
-            return self._misuse(f"can't read {visible(path)}: {error.strerror}")
-        self._statements(script.text, script.name, echo=True)
-        return OK
 
 
 def _price(value: object) -> str:
@@ -232,14 +205,29 @@ def _price(value: object) -> str:
     return amount(Fraction(value)) if isinstance(value, (int, Fraction, Decimal)) else visible(str(value))
 
 
-def run_repl(session: Session, out: TextIO, err: TextIO) -> int:
-    """The interactive session on whatever standard input is."""
+def run_repl(opening: Opening, out: TextIO, err: TextIO) -> int:
+    """The interactive session on whatever standard input is. What an analyst prefers holds on a terminal: what comes
+    out of a pipe must not depend on it."""
     interactive = sys.stdin.isatty()
-    repl = Repl(session, out, err, interactive=interactive)
+    repl = Repl(opening, out, err, Preferences(config_file(), read=interactive), interactive=interactive)
     if not (interactive and smart(out)):
+        opening.begin()
         return repl.loop(LineReader(sys.stdin, err if interactive else None))
-    from dpsql.front.prompt import Prompt, SqlCompleter, history_file, open_history
+    from dpsql.front.colors import Reader as Pieces
+    from dpsql.front.colors import SqlLexer
+    from dpsql.front.completion import SqlCompleter
+    from dpsql.front.prompt import Prompt, history_file, open_history
 
-    names = guarded(session.vocabulary)
-    completer = SqlCompleter(names.tables, names.functions, names.settings, COMMANDS)
-    return repl.loop(Prompt(completer, whole, repl.toolbar, open_history(history_file())))
+    def pieces() -> Pieces | None:
+        return None if opening.ready is None else opening.ready.pieces
+
+    prompt = Prompt(
+        SqlCompleter(repl.words, partial(commands.words_after, repl)),
+        SqlLexer(pieces),
+        whole,
+        repl.toolbar,
+        open_history(history_file()),
+        repl.preferences.__getitem__,
+        opening.begin,
+    )
+    return repl.loop(prompt)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from dpsql.errors import Error, refusal
 from dpsql.front.diagnostics import INTERRUPTED, OK, Usage, exit_code, guarded, say_error, spinner, visible
@@ -62,7 +62,14 @@ class Statement:
 
 
 class Stopped(Exception):
-    """Ctrl-C ended a statement, in good order: the session can go on."""
+    """Ctrl-C ended a statement, in good order: the session can go on. Its text: what became of the charge, if told."""
+
+
+class Shows(Protocol):
+    """What answers are handed to."""
+
+    def show(self, answer: Answer) -> None:
+        """Show an answer, and what it cost."""
 
 
 def read_script(path: str, standard_input: TextIO) -> Script:
@@ -89,7 +96,8 @@ def ask(
         except Error as error:
             if not (interrupt.pressed and error.code.startswith("DP5")):
                 raise
-    raise Stopped
+            reason = error.reason
+    raise Stopped(reason)
 
 
 def split(session: Session, scripts: Iterable[Script], variables: Variables | None = None) -> list[Statement]:
@@ -149,7 +157,7 @@ def run_statements(
     return code
 
 
-def guarded_show(results: Results, answer: Answer) -> None:
+def guarded_show(results: Shows, answer: Answer) -> None:
     """Show the answer; a stream that can't be written is the caller's matter, any other failure is our fault."""
     failures: list[OSError] = []
 

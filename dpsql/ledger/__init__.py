@@ -3,9 +3,10 @@ in the window that `clock` tells; `chain` seals the `record` of it; `file` keeps
 `schema`."""
 
 from dpsql.ledger.accounts import Ledger
-from dpsql.ledger.balance import Balance, Charge, renewal
+from dpsql.ledger.balance import Balance, Charge, Paid, renewal
+from dpsql.ledger.clock import shown
 from dpsql.ledger.file import default_path
 from dpsql.ledger.terms import Terms, terms
 from dpsql.privacy.accounting import Price
 
-__all__ = ["Balance", "Charge", "Ledger", "Price", "Terms", "default_path", "renewal", "terms"]
+__all__ = ["Balance", "Charge", "Ledger", "Paid", "Price", "Terms", "default_path", "renewal", "shown", "terms"]

@@ -34,7 +34,7 @@ from pathlib import Path
 
 from dpsql.errors import refusal
 from dpsql.ledger import clock, record
-from dpsql.ledger.balance import Balance, Charge, State, exhausted, exhausted_together
+from dpsql.ledger.balance import Balance, Charge, Paid, State, exhausted, exhausted_together
 from dpsql.ledger.chain import Chain, Log
 from dpsql.ledger.file import LedgerFile, written
 from dpsql.ledger.schema import CHARGE, digest_of
@@ -97,6 +97,18 @@ class Ledger:
                 for purse, analyst in connection.execute(query, (self._account,)).fetchall()
             ]
         return [self._balance(state, number, last, analyst) for state, last, analyst in found]
+
+    def paid(self, most: int) -> list[Paid]:
+        """What this purse was charged for by itself: the last charges, the newest first, in whatever window."""
+        query = (
+            "SELECT at, statement, state, epsilon, delta, mu_squared FROM charge WHERE purse = ?"
+            " ORDER BY id DESC LIMIT ?"
+        )
+        with self._file.transaction(write=False) as connection:
+            rows = connection.execute(query, (self._purse, most)).fetchall()
+        for row in rows:
+            self._file.check_types(row, int, *[str] * 5)
+        return [Paid(at, Price(*map(self._file.exact, amounts)), text, state) for at, text, state, *amounts in rows]
 
     def charge(self, charge: Charge) -> int:
         """Spend, or raise DP401 (not enough left), DP404 (account closed) or DP405 (frozen). Durable on return."""

@@ -60,8 +60,8 @@ def renewal(balance: Balance) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One statement's price. `statement`: its canonical text. `policy`: the policy's digest. mu_squared: above 0 under
-    Gaussian composition, and 0 under basic.
+    """One statement's price. `statement`: as it was asked, and what ran. `policy`: the policy's digest. mu_squared:
+    above 0 under Gaussian composition, and 0 under basic.
 
     joint: where each analyst has a purse, the part of the price that is for answers which no purse of the account has
     paid for; None for all of it. See `accounts` for why the rest is charged to the analyst and not to all together."""
@@ -78,6 +78,17 @@ class Charge:
     @property
     def price(self) -> Price:
         return Price(self.epsilon, self.delta, self.mu_squared)
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """One charge of a purse. at: when (seconds since 1970). statement: as `Charge` has it. state: "answered", "failed",
+    or "asked" where the answer never came."""
+
+    at: int
+    price: Price
+    statement: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ def test_a_session_at_the_terminal(clinic: Clinic, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.end.launch_slow", str(clinic.policy), str(clinic.database)]
     environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     with Terminal(command, tmp_path, lines=40, environment=environment) as terminal:
-        terminal.wait_for("account clinic: protects each patient")
+        terminal.wait_for("Account clinic protects each patient.")
         terminal.wait_for("dpsql ε 1000>")
         terminal.type("SELECT COUNT(*) AS people\r")
         terminal.type("FROM patients\r")
@@ -32,7 +32,7 @@ def test_a_session_at_the_terminal(clinic: Clinic, tmp_path: Path) -> None:
         terminal.type("SELECT SUM(fee) AS fees FROM visits;\r")
         terminal.wait_for("running; Ctrl-C stops it")
         terminal.type("\x03")
-        terminal.wait_for("interrupted; what the statement was charged stays charged")
+        terminal.wait_for("the statement was interrupted; its charge stays · left ε = 998.5 of 1000")
         terminal.wait_for("dpsql ε 998.5>")
         terminal.type("\\budget\r")
         terminal.wait_for("ε: 1.5 spent, 998.5 left of 1000")

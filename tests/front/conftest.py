@@ -39,7 +39,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> object:
     """The fake in the place of `dpsql.session` and `dpsql.owner`, with nothing opened yet."""
     monkeypatch.setitem(sys.modules, "dpsql.session", fake_session)
     monkeypatch.setitem(sys.modules, "dpsql.owner", fake_session)
-    fake_session.opened.clear()
+    fake_session.calls.clear()
     fake_session.accounts.clear()
     return fake_session
 

@@ -16,25 +16,26 @@ from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 
 from dpsql.answer import Answer, ColumnReceipt, Receipt
+from dpsql.compile import highlight
 from dpsql.errors import Span, located, refusal
 from dpsql.ledger import Balance, Price
+from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Budget, Column, Policy, Table
-from dpsql.prices import Quote
+from dpsql.policy.vocabulary import words_of
+from dpsql.prices import Estimate, Quote
+from dpsql.shows import Vocabulary
 
 TOTAL = Fraction(3)
 PRIVATE_DETAIL = "alice-secret"  # stands in an exception that no front end may show
 
 
-@dataclass(frozen=True)
-class Vocabulary:
-    tables: Mapping[str, Sequence[str]]
-    functions: Sequence[str]
-    settings: Sequence[str]
+FACTS = PublicFacts("fake", {})
 
 
 def policy(account: str = "shop") -> Policy:
@@ -101,9 +102,15 @@ class Session:
             "SELECT LOST": self._lost,
             "SET EPSILON": self._set,
             "SHOW TABLES": lambda *_: answer({"table": list(self.policy.tables)}),
-            "DESCRIBE SALES": lambda *_: answer({"column": list(self.policy.tables["sales"].columns)}),
+            "DESCRIBE SALES": self._describe,
             "EXPLAIN": lambda *_: answer({"explain": ["Release", "  Scan sales"]}),
         }
+
+    def _describe(self, *_: str) -> Answer:
+        names = list(self.policy.tables["sales"].columns)
+        none = pa.array([None] * len(names), pa.string())
+        empty = dict.fromkeys(("lowest", "highest", "keys", "unit_of_measure", "description"), none)
+        return answer({"column": names, "type": ["VARCHAR"] * len(names), **empty})
 
     def _receipt(self, charge: Fraction, *columns: ColumnReceipt) -> Receipt:
         self.spent += charge
@@ -212,9 +219,31 @@ class Session:
     def budget(self) -> Balance:
         return Balance(TOTAL, Fraction(0), self.spent, Fraction(0), TOTAL - self.spent, Fraction(0), 0)
 
+    def estimate(self, sql: str, quotes: Any = None, *, name: str = "") -> Estimate:
+        text = sql.strip().removesuffix(";")
+        if "JOIN" in sql:
+            self._refuse("", sql, name)
+        asks = any(text.upper().startswith(word) for word in ("SELECT DEPARTMENT", "SELECT WIDE", "SELECT SLOWLY"))
+        price = Price(Fraction(1, 4)) if asks else Price()
+        charged, spared = (Price(), price) if text in self.seen else (price, Price())
+        column = ColumnReceipt("households", "discrete Laplace", price.epsilon, 4.0, 14.0)
+        return Estimate(Quote(charged, spared), (column,) if asks else ())
+
+    def paid(self, most: int = 20) -> Answer:
+        rows = sorted(self.seen)[:most]
+        columns = {
+            "charged_at": pa.array(["2026-11-30 10:00 UTC"] * len(rows), pa.string()),
+            "epsilon": pa.array(["1/4"] * len(rows), pa.string()),
+            "delta": pa.array(["0"] * len(rows), pa.string()),
+            "statement": pa.array(rows, pa.string()),
+        }
+        return answer(columns)
+
+    def pieces(self, text: str) -> list[tuple[Span, str]]:
+        return list(highlight.pieces(text))
+
     def vocabulary(self) -> Vocabulary:
-        tables = {name: list(table.columns) for name, table in self.policy.tables.items()}
-        return Vocabulary(tables, ["count", "sum"], ["epsilon"])
+        return Vocabulary(words_of(self.policy, FACTS), ("count", "sum"), {"epsilon": ()})
 
     def cancel(self) -> None:
         self.cancelled.set()
@@ -223,7 +252,7 @@ class Session:
         self.closed = True
 
 
-opened: list[dict[str, Any]] = []
+calls: list[dict[str, Any]] = []
 accounts: list[tuple[Any, ...]] = []
 
 
@@ -235,12 +264,39 @@ def open_session(
     analyst: str | None = None,
     prepare: str = "auto",
 ) -> Session:
-    opened.append({"policy": policy, "database": database, "ledger": ledger, "analyst": analyst, "prepare": prepare})
+    calls.append({"policy": policy, "database": database, "ledger": ledger, "analyst": analyst, "prepare": prepare})
     if "broken" in str(policy):
         raise refusal("DP301", "unknown key `budgett`", repair="write `budget`")
     if "crash" in str(policy):
         raise RuntimeError(PRIVATE_DETAIL)
     return Session()
+
+
+@dataclass
+class Opened:
+    """What `owner.opened` gives: the session's own parts."""
+
+    session: Session
+
+    @property
+    def policy(self) -> Policy:
+        return self.session.policy
+
+    @property
+    def snapshot(self) -> Any:
+        return SimpleNamespace(facts=FACTS)
+
+    @property
+    def ledger(self) -> Any:
+        return SimpleNamespace(balance=self.session.budget, close=self.session.close)
+
+
+def opened(policy: str | Path, database: str | Path | None = None, **options: Any) -> Opened:
+    return Opened(open_session(policy, database, **options))
+
+
+def started(by: Opened) -> Session:
+    return by.session
 
 
 def prepare(

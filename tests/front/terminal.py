@@ -78,6 +78,10 @@ class Terminal:
         self.output += text
         self._stream.feed(text)
 
+    def clear(self) -> None:
+        """Wipe the screen, so that what is waited for next is new."""
+        self._screen.erase_in_display(2)
+
     @property
     def lines(self) -> list[str]:
         """The screen without what is blank at the right and below."""

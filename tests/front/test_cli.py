@@ -121,7 +121,7 @@ def test_a_table_with_its_cost_under_it(fake: object, capfd: pytest.CaptureFixtu
 def test_options_reach_the_session(fake: object, capfd: pytest.CaptureFixture[str]) -> None:
     options = ("--database", "d", "--ledger", "l", "--analyst", "a", "--prepare", "required")
     assert main(capfd, *RUN, *options, "-c", QUERY)[0] == 0
-    assert fake_session.opened == [
+    assert fake_session.calls == [
         {"policy": "shop.toml", "database": "d", "ledger": "l", "analyst": "a", "prepare": "required"}
     ]
 

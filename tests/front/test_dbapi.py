@@ -103,7 +103,7 @@ def test_each_type_code_equals_one_type_object(connection: Connection) -> None:
 
 def test_connect_hands_everything_to_the_session(fake: object) -> None:
     dpsql.connect("p.toml", "d.duckdb", ledger="l", analyst="a", prepare="required")
-    assert fake_session.opened == [
+    assert fake_session.calls == [
         {"policy": "p.toml", "database": "d.duckdb", "ledger": "l", "analyst": "a", "prepare": "required"}
     ]
 

@@ -1,0 +1,90 @@
+"""`\\d` and `\\policy`: what the policy promises, for people who want to write the next statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from dpsql.front.cells import Signs
+from dpsql.front.diagnostics import visible
+from dpsql.front.numerals import amount
+
+if TYPE_CHECKING:
+    from dpsql.answer import Answer
+    from dpsql.policy.model import Policy, Table
+    from dpsql.policy.vocabulary import TableWords
+
+
+def columns(described: Answer, words: TableWords) -> Answer:
+    """What DESCRIBE answers, in fewer and narrower columns, with what each can be used for."""
+    import pyarrow as pa
+
+    from dpsql.answer import Answer
+
+    rows = described.table.to_pylist()
+    found = {
+        "column": [row["column"] for row in rows],
+        "type": [row["type"] for row in rows],
+        "use": [", ".join(_uses(row["column"], words)) for row in rows],
+        "values": [_values(row) for row in rows],
+        "description": [row["description"] or "" for row in rows],
+    }
+    empty = [name for name in ("use", "values", "description") if not any(found[name])]
+    shown = {name: pa.array(values, pa.string()) for name, values in found.items() if name not in empty}
+    return Answer(pa.table(shown))
+
+
+def _uses(column: str, words: TableWords) -> Iterator[str]:
+    if column in words.units:
+        yield "unit"
+    if column in words.groups:
+        yield "group"
+    if column in words.sums:
+        yield "sum"
+
+
+def _values(row: Mapping[str, str | None]) -> str:
+    """The keys, or the bounds with their unit of measure."""
+    if row["keys"] is not None:
+        return row["keys"]
+    bounds = "" if row["lowest"] is None else f"{row['lowest']} to {row['highest']}"
+    return f"{bounds} {row['unit_of_measure'] or ''}".strip()
+
+
+def promises(policy: Policy, signs: Signs) -> list[str]:
+    """Whom it protects, what may be spent, and the limits of each table: a sentence each."""
+    budget = policy.budget
+    lines = [
+        f"account {budget.account} protects each {policy.unit}",
+        f"{signs.epsilon} = {amount(budget.epsilon)} in all; a statement costs {amount(budget.per_query_epsilon)} "
+        f"unless you SET epsilon, and {amount(budget.max_query_epsilon)} at most",
+    ]
+    if budget.delta:
+        lines.append(
+            f"{signs.delta} = {amount(budget.delta)}: groups that nobody listed may be shown where many are in"
+        )
+    else:
+        lines.append(f"{signs.delta} = 0: groups are those that the policy or WHERE lists")
+    if budget.composition != "basic":
+        lines.append(f"charges add up by Gaussian composition, as {signs.mu_squared}")
+    if budget.renew != "never":
+        lines.append(f"the budget is renewed every {budget.renew}")
+    if budget.joint_epsilon is not None:
+        lines.append(f"each analyst has a budget; all together have {signs.epsilon} = {amount(budget.joint_epsilon)}")
+    lines += [f"{table.name}: {limits(table, policy.unit)}" for table in policy.tables.values()]
+    return [visible(line) for line in lines]
+
+
+def limits(table: Table, unit: str) -> str:
+    """How much of each unit counts."""
+    if table.public:
+        return "public, answered exactly and free"
+    if table.every_row_is_a_unit:
+        return f"every row is a {unit} of its own"
+    counted = (
+        (table.max_rows_per_unit, "row", "rows"),
+        (table.max_groups_per_unit, "group", "groups"),
+        (table.max_rows_per_group, "row of a group", "rows of a group"),
+    )
+    said = [f"{most:,} {one if most == 1 else many}" for most, one, many in counted if most is not None]
+    return f"of each {unit} count at most {', '.join(said)}"

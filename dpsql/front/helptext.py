@@ -1,0 +1,40 @@
+"""The help of the interactive session, laid out for any width."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+Entries = Sequence[tuple[str, str]]
+
+SQL: Entries = (
+    ("SELECT ...;", "ask; may take several lines, and ends with ;"),
+    ("SET epsilon = 0.1;", "the price of a statement from now on: the lower, the noisier"),
+    ("SHOW SETTINGS;", "what else SET changes"),
+)
+KEYS: Entries = (
+    ("Tab", "names that can stand here"),
+    ("Ctrl-R", "search earlier statements"),
+    ("right arrow", "take the statement that is suggested in gray"),
+    ("Alt-Enter", "hand over what is there, without ;"),
+    ("Ctrl-C", "stop a statement (its charge stays), or drop what is typed"),
+    ("Ctrl-D", "quit"),
+)
+
+
+def help_text(sections: Sequence[tuple[str, Entries]], columns: int) -> str:
+    """Headings, and below each what is typed beside what it does; one below the other on narrow screens."""
+    left = max(len(usage) for _, entries in sections for usage, _ in entries) + 4
+    lines: list[str] = []
+    for heading, entries in sections:
+        lines += ["", heading] if lines else [heading]
+        for usage, meaning in entries:
+            lines += _entry(usage, meaning, left, columns)
+    return "\n".join(lines)
+
+
+def _entry(usage: str, meaning: str, left: int, columns: int) -> list[str]:
+    if columns < left + 30:
+        return [f"  {usage}", *(f"      {line}" for line in textwrap.wrap(meaning, max(columns - 7, 20)))]
+    lines = textwrap.wrap(meaning, columns - left - 1)
+    return [f"  {usage}".ljust(left) + lines[0], *(" " * left + line for line in lines[1:])]
