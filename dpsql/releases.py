@@ -46,7 +46,7 @@ def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str, read: Ma
     if plan.release.choice is not None:
         choice = [choice, plan.release.choice.ascending]
     given = {name: hashlib.sha256(dumps(table)).hexdigest() for name, table in sorted(read.items())}
-    text = json.dumps([6, snapshot, repr(plan.limits), statement.text, slots, selection, choice, given])
+    text = json.dumps([7, snapshot, repr(plan.limits), statement.text, slots, selection, choice, given])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -68,16 +68,22 @@ def receipt_columns(plan: PrivatePlan) -> tuple[ColumnReceipt, ...]:
 
 
 def dumps(noisy: Noisy) -> bytes:
-    """Noisy answer -> bytes (an Arrow stream). It holds nothing exact."""
+    """Noisy answer -> bytes: an Arrow stream behind its SHA-256. It holds nothing exact."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, noisy.schema) as writer:
         writer.write_table(noisy)
-    return bytes(sink.getvalue())
+    stream = bytes(sink.getvalue())
+    return hashlib.sha256(stream).digest() + stream
 
 
 def loads(stored: bytes) -> Noisy:
-    """The inverse of `dumps`."""
-    return pa.ipc.open_stream(stored).read_all().combine_chunks()
+    """The inverse of `dumps`. Raises DP403 where a byte is not as it was: SQLite itself does not notice that, and the
+    answer would be another one than was paid for."""
+    digest, stream = stored[:32], stored[32:]
+    if hashlib.sha256(stream).digest() != digest:
+        repair = "`dpsql ledger verify` says more; put a backup back"
+        raise refusal("DP403", "the ledger is damaged: a stored answer is not the one that was stored", repair=repair)
+    return pa.ipc.open_stream(stream).read_all().combine_chunks()
 
 
 def schemas(plan: PrivatePlan, bars: ErrorBars) -> dict[str, pa.Schema]:

@@ -178,7 +178,7 @@ class Session:
         snapshot = self.snapshot.facts.snapshot
         reads = Reads(compiled.rewritten.publics, self._run_public)
         found: dict[str, Noisy] = {}
-        shared: dict[str, bytes] = {}  # what another analyst paid for: new to this one, and not to all together
+        shared: dict[str, Noisy] = {}  # what another analyst paid for: new to this one, and not to all together
         missing: dict[str, tuple[ReleasePlan, SealedSql]] = {}
         fingerprints: dict[str, str] = {}  # of new ones, by name; of twins the first alone
         twins: dict[str, str] = {}  # releases of one statement that are the same as another
@@ -197,7 +197,7 @@ class Session:
                 fingerprints[name] = fingerprint
                 missing[name] = planned, sealed
                 if (theirs := self._ledger.find_shared(fingerprint, snapshot)) is not None:
-                    shared[name] = theirs
+                    shared[name] = releases.loads(theirs)
         if not missing:
             return _Paid(found, Price(), self._ledger.balance())
         cost = price(compiled.plan, missing)
@@ -222,7 +222,7 @@ class Session:
                 tables = reads.of(planned, found)
                 assert tables is not None  # releases stand in the order in which they read each other
                 stored = shared.get(name)
-                found[name] = self._release(planned, sealed, tables) if stored is None else releases.loads(stored)
+                found[name] = self._release(planned, sealed, tables) if stored is None else stored
                 found |= {twin: found[name] for twin, first in twins.items() if first == name}
                 fingerprint = fingerprints.get(name) or releases.fingerprint(planned, sealed, snapshot, tables)
                 new[fingerprint] = releases.dumps(found[name])
