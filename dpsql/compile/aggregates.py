@@ -29,8 +29,8 @@ _ANSWERED = "COUNT, COUNT(DISTINCT ...), COUNT_IF, SUM, AVG, MIN, MAX, BOOL_AND 
 
 
 def aggregate(node: exp.Expr, scope: Scope, most: int) -> Scalar:
-    """The SQL of an aggregate call over rows of one unit, of which there are `most` at most. Raises DP203, DP204,
-    DP232."""
+    """The SQL of an aggregate call over rows of one unit, of which there are `most` at most. Raises DP101, DP203,
+    DP204, DP232."""
     call, condition = node, None
     while isinstance(call, exp.Filter):
         more = call.expression.this
@@ -53,6 +53,8 @@ def aggregate(node: exp.Expr, scope: Scope, most: int) -> Scalar:
         case exp.Sum() | exp.Avg() if not isinstance(call.this, exp.Distinct):
             value = _number(call, condition, scope, span)
             return _sum(value, most, span) if isinstance(call, exp.Sum) else _average(value, most, span)
+        case exp.Min() | exp.Max() if call.this is None:
+            raise refusal("DP101", f"{name_of(call)} of nothing", span=span, repair=f"write {name_of(call)}(column)")
         case exp.Min() | exp.Max() if not call.args.get("expressions") and not isinstance(call.this, exp.Distinct):
             value = _argument(call.this, condition, scope)
             kind = exp.Min if isinstance(call, exp.Min) else exp.Max

@@ -30,7 +30,7 @@ from dpsql.compile.blocks import (
 from dpsql.compile.labels import identify, labels_in
 from dpsql.compile.names import Names, Prefer
 from dpsql.compile.parse import span_of
-from dpsql.compile.trees import CALLED, conjuncts, copied, default_name, folded, is_star, rebuild, wrapped
+from dpsql.compile.trees import CALLED, conjuncts, copied, default_name, folded, is_star, rebuild, shown, wrapped
 from dpsql.errors import Span, refusal
 from dpsql.policy.model import Policy
 
@@ -109,6 +109,9 @@ class Binder:
             return self.nest(node, self.names)
         if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
             return self.names.bind(node, Prefer.COLUMN if self._is_key(node, rule) else rule)
+        if isinstance(node, exp.Column):
+            reason, repair = f"{shown(node)} is no value here", "name a column, or write COUNT(*)"
+            raise refusal("DP230", reason, span=span_of(node), repair=repair)
         if rule is Prefer.ALIAS and is_aggregate(node):
             rule = Prefer.ONLY_COLUMN
         if isinstance(node, exp.Star) or not any(True for _ in node.iter_expressions()):

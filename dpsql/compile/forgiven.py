@@ -40,6 +40,9 @@ def _join(join: exp.Expr) -> Error | None:
         return refusal("DP101", f"{words} JOIN needs ON or USING", repair="write ON a.x = b.x, or USING (x)")
     if (method == "NATURAL" and kind == "CROSS") or (kind == "OUTER" and not side):
         return refusal("DP101", f"{words} JOIN is no join", repair="use JOIN, LEFT JOIN, RIGHT JOIN or FULL JOIN")
+    names = [u.this if isinstance(u, exp.Column) and len(u.parts) == 1 else u for u in join.args.get("using") or ()]
+    if not all(isinstance(name, exp.Identifier) for name in names):
+        return refusal("DP101", "USING takes names of columns alone", repair="write USING (x), or ON a.x = b.y")
     return _from(join)
 
 
@@ -56,7 +59,31 @@ def _alone(what: str) -> Error:
     return refusal("DP101", f"{what} stands alone", repair="name the columns, or leave the others out")
 
 
+def _select(node: exp.Expr) -> Error | None:
+    """`SELECT 1 JOIN t`: a join with nothing."""
+    if (node.args.get("joins") or node.args.get("laterals")) and not node.args.get("from_"):
+        return refusal("DP101", "there is a JOIN and no FROM before it", repair="write FROM t JOIN ...")
+    return _query(node)
+
+
+def _query(node: exp.Expr) -> Error | None:
+    """`SUM(SELECT 1)`: a query as an argument has parentheses of its own, but for EXISTS(SELECT 1)."""
+    if isinstance(node.parent, exp.Func) and not isinstance(node.parent, exp.Exists | exp.Array):
+        return refusal("DP101", "a query in an expression is not in parentheses", repair="write ((SELECT ...))")
+    return None
+
+
+def _array(node: exp.Expr) -> Error | None:
+    """`ARRAY(SELECT ...)` calls nothing that has a name."""
+    if any(isinstance(each, exp.Query) for each in node.expressions):
+        return refusal("DP240", "ARRAY of a query is not answered", repair="ask the query itself")
+    return None
+
+
 def _with(node: exp.Expr) -> Error | None:
+    """`WITH a AS (t)` names a table, and no query. (What else may not stand there is refused as a statement.)"""
+    if any(isinstance(cte.this, exp.Table | exp.Column) for cte in node.expressions):
+        return refusal("DP101", "WITH names queries", repair="write WITH a AS (SELECT * FROM t)")
     names = [folded(cte.alias) for cte in node.expressions]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is None:
@@ -76,9 +103,12 @@ def _subquery(node: exp.Expr) -> Error | None:
 
 
 def _set_operation(node: exp.Expr) -> Error | None:
+    if not all(isinstance(side, exp.Query | exp.Values) for side in (node.this, node.expression)):
+        reason, repair = "UNION, EXCEPT and INTERSECT stand between queries", "write SELECT * FROM t"
+        return refusal("DP101", reason, repair=repair)
     if any(isinstance(side, exp.Subquery) and side.args.get("alias") for side in (node.this, node.expression)):
         return refusal("DP101", "a query beside UNION, EXCEPT or INTERSECT has no alias", repair="leave it out")
-    return None
+    return _query(node)
 
 
 def _chain(node: exp.Expr) -> Error | None:
@@ -119,6 +149,8 @@ _CHAINS: tuple[tuple[type[exp.Expr], ...], ...] = (
 )
 
 _RULES: dict[type[exp.Expr], Callable[[exp.Expr], Error | None]] = {
+    exp.Select: _select,
+    exp.Array: _array,
     exp.From: _from,
     exp.Join: _join,
     exp.Order: _order,

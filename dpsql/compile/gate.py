@@ -8,7 +8,6 @@ strict shape. Promise: fail closed, with DP901: a text that is not proved is nev
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,11 +19,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from dpsql.compile import public
 from dpsql.compile.canonical import check_shape, read, same, write
-from dpsql.compile.scan import tokenize
+from dpsql.compile.scan import WORD, tokenize
 from dpsql.compile.trees import dissolve, nodes
 from dpsql.errors import CODES, Error, refusal
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_CALLS = frozenset(
     ["IN", "ANY", "ALL", "SOME", "EXISTS", "OVER", "FILTER", "AS", "FROM", "JOIN", "ON", "USING", "WHERE", "HAVING"]
     + ["AND", "OR", "NOT", "WHEN", "THEN", "ELSE", "SELECT", "DISTINCT", "BY", "VALUES", "UNION", "EXCEPT", "INTERSECT"]
@@ -154,7 +152,7 @@ def _check_names(found: list[exp.Expr]) -> None:
         bare = isinstance(node, _WRITTEN_BARE) or (isinstance(node, exp.Identifier) and not node.quoted)
         if isinstance(node, exp.Var) and node.this in ("CURRENT ROW", "NO OTHERS"):
             continue
-        if bare and not (isinstance(node.this, str) and _WORD.fullmatch(node.this)):
+        if bare and not (isinstance(node.this, str) and WORD.fullmatch(node.this)):
             raise _broken("a name is neither quoted nor one word")
 
 
@@ -185,7 +183,7 @@ def _called(tokens: list[Token], found: list[exp.Expr]) -> set[str]:
     called: Counter[str] = Counter()
     opening = TokenType.L_PAREN
     for before, token in pairwise(tokens):
-        if token.token_type is opening and _WORD.fullmatch(before.text):
+        if token.token_type is opening and WORD.fullmatch(before.text):
             quoted = before.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
             if not quoted and before.text.upper() not in _NO_CALLS:
                 called[before.text.lower()] += 1

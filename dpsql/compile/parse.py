@@ -18,7 +18,7 @@ from dpsql.compile.canonical import Pair, alike, check_shape, parenthesised, pla
 from dpsql.compile.instead import instead_of, name_of, reasoned, several_distinct
 from dpsql.compile.parameters import Parameters, literals_for, number, put
 from dpsql.compile.places import place
-from dpsql.compile.scan import STRINGS, scan, span_of_token, tokenize
+from dpsql.compile.scan import STRINGS, WORD, scan, span_of_token, tokenize
 from dpsql.compile.trees import dissolve, nodes
 from dpsql.errors import Error, refusal
 
@@ -75,6 +75,8 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
         raise refusal("DP106", reason, span=span_of(settled.unlike), repair=repair)
     for node, origin in settled.pairs:
         node._meta = dict(origin._meta) if origin._meta else None
+        if isinstance(node, exp.Identifier) and not node.quoted and not WORD.fullmatch(node.name):
+            node.set("quoted", True)  # `a$b` and `né` mean the same in quotes; outside of them the gate lets none pass
     dissolve(first)
     return Parsed(settled.tree, text, tuple(taken.hints.values()))
 

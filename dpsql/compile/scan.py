@@ -38,6 +38,10 @@ STRICT_NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)
 """What a number looks like. sqlglot's tokenizer also lets `1e`, `1e0.5` and the first half of `1e0+1e0` pass."""
 
 
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A name or keyword that any dialect reads as one word without quotes."""
+
+
 class _Tokenizer(DuckDB.Tokenizer):
     """DuckDB's tokens, without sqlglot's habit of reading all that follows EXPLAIN or RESET as one string."""
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from dpsql.compile.scan import STRINGS, scan, span_of_token, tokenize
+from dpsql.compile.scan import STRINGS, WORD, scan, span_of_token, tokenize
 from dpsql.errors import Span, nearest, refusal
 
 MAX_SCRIPT = 10_000_000
@@ -84,8 +84,6 @@ class Source:
         """The text behind blank lines, so that lines and columns of errors count in the script."""
         return "\n" * self.line + " " * self.column + self.text
 
-
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _QUERY_VERBS = {"SELECT", "WITH", "FROM", "VALUES"}
 _SHOWN = ("budget", "tables", "settings")
@@ -241,4 +239,4 @@ def _read_describe(tokens: Sequence[Token]) -> Describe:
 def _word(token: Token) -> str:
     """An unquoted word in upper case, or ''."""
     quoted = token.token_type is TokenType.IDENTIFIER or token.token_type in STRINGS
-    return token.text.upper() if not quoted and _WORD.fullmatch(token.text) else ""
+    return token.text.upper() if not quoted and WORD.fullmatch(token.text) else ""

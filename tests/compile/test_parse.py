@@ -185,6 +185,14 @@ def test_numbers_are_strict(text: str) -> None:  # P06
     assert refused(text).code == "DP101"
 
 
+@pytest.mark.parametrize("text", ["SELECT 1 AS a$b", "WITH é AS (SELECT 1 AS n$1) SELECT n$1 FROM é"])
+def test_names_that_no_word_is_are_quoted(text: str) -> None:
+    """They mean the same; the gate lets no other name pass as it is written."""
+    tree = parse(text).tree
+    assert all(node.quoted for node in tree.find_all(exp.Identifier))
+    assert duckdb.sql(tree.sql("duckdb")).fetchall() == duckdb.sql(text).fetchall() == [(1,)]
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("$t$a'b$t$", "a'b"), ("$$\\n$$", "\\n"), ("'it''s'", "it's"), ("'a\\'", "a\\"), ("$🦆$x$🦆$", None), ("''", "")],
@@ -217,6 +225,12 @@ def test_strings_have_the_value_that_duckdb_reads(text: str, value: str | None) 
         ("SELECT 1; SELECT 2", "DP102"),
         ("SELECT * FROM 'x.csv'", "DP110"),  # P18
         ("SELECT COUNT(*) FROM patients USING SAMPLE 10", "DP240"),
+        ("SELECT 1 JOIN t ON t.a = 1", "DP101"),
+        ("WITH w AS (t) SELECT * FROM w", "DP101"),
+        ("SELECT * FROM (t AS a UNION ALL SELECT 1) AS u", "DP101"),
+        ("SELECT * FROM t JOIN u USING (f())", "DP101"),
+        ("SELECT SUM(SELECT 1)", "DP101"),
+        ("SELECT ARRAY(SELECT 1)", "DP240"),
         ("SELECT 1" + " + 1" * 200, "DP104"),
         ("SELECT * FROM t" + " JOIN t" * 40, "DP104"),  # doubles with each join in sqlglot's parser
     ],

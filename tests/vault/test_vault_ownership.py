@@ -221,6 +221,14 @@ def test_claims_about_public_tables_are_verified(rows: list[Row], words: str) ->
     assert words in str(caught.value)
 
 
+def test_a_key_that_is_not_among_the_columns_is_verified() -> None:
+    made = policy(table("p", ["x"], key=("k",)))
+    found = Made(made, "CREATE TABLE p AS SELECT unnest([1, 2]) AS k, 5 AS x")
+    assert (found.public("p"), found.facts["p"].unique) == ([(5,), (5,)], ())
+    with pytest.raises(PolicyError, match="p: the key k is not unique"):
+        Made(made, "CREATE TABLE p AS SELECT unnest([1, 1]) AS k, 5 AS x")
+
+
 def test_the_target_of_a_reference_is_verified_even_where_it_is_no_key() -> None:
     made = policy(table("t", ["p"], "p", references=(Reference(("p",), "ps", ("p",)),)), table("ps", ["p"]))
     source = "CREATE TABLE t(p INTEGER); CREATE TABLE ps AS SELECT unnest([1, 1]) AS p"
