@@ -1,0 +1,1 @@
+SELECT() JOIN v ON v

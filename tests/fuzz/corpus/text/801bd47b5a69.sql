@@ -1,0 +1,1 @@
+SELECT COUNT(*) AS n FROM loans AS l JOIN (SELECT person, MAX(days) AS m FROM loans GROUP BY person) AS t ON t.person = l.person AND l.days = t.*

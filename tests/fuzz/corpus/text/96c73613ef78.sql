@@ -1,0 +1,1 @@
+SELECT COUNT(*) AS n FROM (people AS p UNION ALL SELECT day FROM visits) AS t

@@ -1,0 +1,1 @@
+SELECT COUNT(*) FROM (SELECT person, MIN() AS m FROM loans GROUP BY person) t

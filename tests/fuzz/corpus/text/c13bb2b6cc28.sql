@@ -1,0 +1,1 @@
+WITH r$r AS (SELECT 1 AS a) SELECT a FROM r$r

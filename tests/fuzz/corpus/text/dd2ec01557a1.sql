@@ -1,0 +1,1 @@
+SELECT() FROM loans JOIN books USING (MAIN()) WHERE() IN ( 1)

@@ -1,0 +1,1 @@
+WITH r AS (loans) SELECT room FROM r

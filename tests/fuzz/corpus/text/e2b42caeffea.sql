@@ -1,0 +1,1 @@
+SELECT SUM(SELECT COUNT(*) FROM people)
