@@ -7,6 +7,7 @@ from math import isqrt
 
 import sqlglot
 
+from dpsql.compile.clauses import option_of
 from dpsql.compile.estimates import linear, numerator
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.ir import Measure
@@ -51,17 +52,20 @@ def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
 
 def _joint(plan: PrivatePlan) -> list[str]:
     """What the slots of normal noise are together; without any, where charges add up by mu, what they would be."""
-    if plan.joint is None:
+    if not plan.joints:
         noised = [slot for release in plan.releases if release.choosing is None for slot in release.slots]
         if plan.composition != GAUSSIAN or not noised:
             return []
         as_normal = sum(s.norms.l2_squared / of_laplace(s.norms, as_float(s.epsilon)) for s in noised)
         said = f"normal noise of the same variance would count as mu^2 {_number(as_normal)}"
         return [f"{said}: SET mechanism = gaussian"]
-    slots = sum(len(release.normal) for release in plan.releases)
-    together = f"one Gaussian mechanism{f' of {slots} slots' if slots > 1 else ''}"
-    price = f"epsilon {show_amount(plan.joint.epsilon)}, delta {show_amount(plan.joint.delta)}"
-    return [f"normal noise: {together}, {price} (mu {_number(float(plan.joint.mu_squared) ** 0.5)})"]
+    lines = []
+    for joint in plan.joints:
+        slots = sum(len(release.normal) for release in plan.releases if release.release.name in joint.releases)
+        together = f"one Gaussian mechanism{f' of {slots} slots' if slots > 1 else ''}"
+        price = f"epsilon {show_amount(joint.epsilon)}, delta {show_amount(joint.delta)}"
+        lines.append(f"normal noise: {together}, {price} (mu {_number(float(joint.mu_squared) ** 0.5)})")
+    return lines
 
 
 def _release(plan: ReleasePlan) -> list[str]:
@@ -75,7 +79,7 @@ def _release(plan: ReleasePlan) -> list[str]:
         groups += f", in {len(plan.release.sets)} grouping sets; a row counts once in each"
     if plan.release.keys and all(k.of_unit for k in plan.release.keys):
         groups += "; a unit is in one of them"
-    lines = [f"{plan.release.name}: {groups}", f"  strategy {plan.limits.strategy}: {_limits(plan)}"]
+    lines = [f"{plan.release.name}: {groups}", *_clause(plan), f"  strategy {plan.limits.strategy}: {_limits(plan)}"]
     if plan.selection is not None:
         lines.append(f"  {_selection(plan.selection)}")
     if plan.choosing is not None:
@@ -90,6 +94,19 @@ def _release(plan: ReleasePlan) -> list[str]:
         for measure in slot.outputs:
             lines.append(f"    {measure.text}: {_error(slot, measure)}")
     return lines
+
+
+def _clause(plan: ReleasePlan) -> list[str]:
+    """What the clause of its SELECT asks for, where there is one."""
+    clause = plan.release.clause
+    if clause is None:
+        return []
+    said = [f"{n} {show_amount(x)}" for n, x in (("epsilon", clause.epsilon), ("delta", clause.delta)) if x is not None]
+    said += [f"{option_of(n)} {'NULL' if most is None else most}" for n, most in clause.limits.items()]
+    said += [f"privacy_unit_column {'.'.join(clause.unit)}"] if clause.unit else []
+    said += ["public groups only"] if clause.public_groups else []
+    said += [f"at least {clause.min_units} units in a group"] if clause.min_units is not None else []
+    return [f"  its clause asks for: {', '.join(said)}"] if said else []
 
 
 def _limits(plan: ReleasePlan) -> str:
@@ -174,6 +191,9 @@ def _mechanism(slot: Slot, per_group: int | None) -> str:
         unit, step = f" steps of {_number(step)}", Fraction(1)
     if slot.kind is SlotKind.DISTINCT and per_group is not None:
         kind += f", at most {per_group} of a unit in a group, chosen at random"
+    if slot.part is not None:
+        lo, hi = (_number(bound * slot.grid_step) for bound in slot.part)
+        kind += f", what a unit adds to a group clamped to [{lo}, {hi}]"
     law = law_of(slot)
     moved = slot.norms.l1 if slot.sigma is None else isqrt(slot.norms.l2_squared - 1) + 1
     moved_as_shown = _number(moved * step) if unit == " rows" else moved

@@ -9,7 +9,8 @@ from typing import cast
 
 from sqlglot import exp
 
-from dpsql.compile.hints import Hint
+from dpsql.compile.clauses import Clause
+from dpsql.compile.hints import Bounds, Hint
 from dpsql.compile.trees import CALLED, SUBQUERY, column, implied, unwrapped
 from dpsql.errors import Error, Span
 from dpsql.policy.model import Table
@@ -183,13 +184,14 @@ class Resolved:
     """root: the statement. blocks: by id() of a node of `root`, the private queries that stand in public places.
     nested: the queries in expressions of private blocks, where `nested_in` marks their places. doubts: names of public
     queries that none of their tables has; the engine may know better (fields, lambdas), and has the last word.
-    hints: all that stand in the text."""
+    hints, clauses: all that stand in the text."""
 
     root: exp.Expr
     blocks: Mapping[int, Private]
     nested: Sequence[Nested] = ()
     doubts: Sequence[Error] = ()
-    hints: Sequence[Hint] = ()
+    hints: Sequence[Hint | Bounds] = ()
+    clauses: Sequence[Clause] = ()
 
 
 NESTED = "$query"

@@ -1,8 +1,8 @@
 """How many rows of one unit can meet: the limits on every private scan, so that no unit can explode a query.
 
 Every scan whose rows a unit can have several of is cut to W rows, a function of that unit alone. W is WORST_CASE times
-the table's R, and less, even than R, where the product over joined scans would pass MOST_ROWS: so the work for one unit
-is bounded, and sums over its rows cannot overflow.
+the statement's R, as far as `worst_case` lets it be, and less, even than R, where the product over joined scans would
+pass MOST_ROWS: so the work for one unit is bounded, and sums over its rows cannot overflow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpsql.compile.relations import scans
 from dpsql.errors import Span, refusal
 
 _PARTS = 1 << 10
-"""Into so many parts R is divided where less than R has to do."""
+"""Into so many parts R is divided where less than R has to do: W, which is WORST_CASE times R, into so many more."""
 
 
 def rows_of(relation: Relation, declared: Mapping[str, Declared]) -> int:
@@ -42,22 +42,22 @@ def rows_of(relation: Relation, declared: Mapping[str, Declared]) -> int:
 
 
 def limited(relation: Relation, most: Mapping[str, int], driving: Mapping[str, int], span: Span | None) -> Relation:
-    """The relation with every scan cut. most: R by alias, of which a multiple is kept; driving: the limit that a
-    strategy sets before WHERE. Raises DP223 where rows of one unit could still explode."""
+    """The relation with every scan cut. most: W by alias, of which a part is kept; driving: the limit that a strategy
+    sets before WHERE. Raises DP223 where rows of one unit could still explode."""
     many = [s for s in scans(relation) if s.many and not s.public]
+    most_parts = kept = WORST_CASE * _PARTS
 
     def cut(part: int) -> Relation:
-        limits = {s.alias: driving.get(s.alias, max(1, most[s.alias] * part // _PARTS)) for s in many}
+        limits = {s.alias: driving.get(s.alias, max(1, most[s.alias] * part // most_parts)) for s in many}
         return _cut(relation, limits)
 
     def explodes(part: int) -> bool:
         return _meeting(cut(part))[1] > MOST_ROWS
 
-    most_parts = WORST_CASE * _PARTS
-    if explodes(most_parts):
-        most_parts = bisect_left(range(most_parts), True, key=lambda part: explodes(part + 1))
-    if most_parts > 0:
-        return cut(most_parts)
+    if explodes(kept):
+        kept = bisect_left(range(most_parts), True, key=lambda part: explodes(part + 1))
+    if kept > 0:
+        return cut(kept)
     reason = f"rows of one unit could meet in more than {MOST_ROWS:,} ways"
     repair = "join by keys, or aggregate each table per unit before they are joined"
     raise refusal("DP223", reason, span=span, repair=repair)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpsql.compile.blocks import PrivateBlock, aggregates, is_aggregate, nested_in
-from dpsql.compile.hints import HINT, hint_of
+from dpsql.compile.hints import HINT, arguments_of
 from dpsql.compile.parse import span_of
 from dpsql.compile.trees import shown, unwrapped, wrapped
 from dpsql.errors import Error, Span, refusal
@@ -80,8 +80,7 @@ def mode(block: PrivateBlock, call: exp.Mode, condition: exp.Expr | None) -> tup
     rows = exp.and_(*where, present, copy=False)
     keyed = replace(block, items=(), groups=(value.copy(),), where=rows, having=None, qualify=None, order=(), ctes=())
     count = exp.Count(this=exp.Star(), big_int=True)
-    if (hint := hint_of(call)) is not None:
-        count.meta[HINT] = hint
+    count.meta[HINT] = arguments_of(call)
     return keyed, Asked(1, False, count, None, shown(call))
 
 

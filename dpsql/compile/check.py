@@ -7,13 +7,15 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpsql.compile.limits import Request, delta_of, one_row_per_unit
+from dpsql.compile.clauses import Clause
+from dpsql.compile.funds import share_of
+from dpsql.compile.limits import Request, ceiling, delta_of, one_row_per_unit
 from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.compile.relations import scans
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import MOST_WEIGHT, Slot, SlotKind, is_read_from
 from dpsql.errors import refusal
-from dpsql.policy.model import Policy
+from dpsql.policy.model import Budget, Policy
 from dpsql.privacy.gaussian import is_private
 from dpsql.privacy.sensitivity import Limits
 
@@ -47,6 +49,7 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         most = [1 if fixed.issuperset(own) else d for own, d in zip(node.grouping, release.domains, strict=True)]
         reach = [min(n for n in (limits.rows, limits.groups, d) if n is not None) for d in most]
         touched = sum(reach)
+        _check_clause(release, policy, reach)
         for slot in release.slots:
             _check_norms(slot, limits, reach)
         for slot in release.slots:
@@ -64,14 +67,58 @@ def check(plan: PrivatePlan, policy: Policy, request: Request) -> None:
         outputs = [m.name for s in release.slots for m in s.outputs]
         _require(sorted(outputs) == sorted(m.name for m in node.measures), "every aggregate has one slot")
     _require(plan.composition == policy.budget.composition, "charges add up as the policy says")
-    if plan.releases:
-        shares = sum((r.share for r in plan.releases), Fraction(0))
-        epsilon, delta = _asked(plan, policy, request)
+    _check_prices(plan, policy, request)
+
+
+def _check_prices(plan: PrivatePlan, policy: Policy, request: Request) -> None:
+    """Every fund spends what its clause or, without one, the settings ask for, and all together no more than one
+    statement may."""
+    by_clause: dict[Clause | None, list[ReleasePlan]] = {}
+    for release in plan.releases:
+        clause = release.release.clause
+        by_clause.setdefault(clause if clause is not None and clause.is_priced else None, []).append(release)
+    budget = share_of(policy.budget, len(by_clause))
+    deltas = Fraction(0)
+    for clause, releases in by_clause.items():
+        shares = sum((r.share for r in releases), Fraction(0))
+        epsilon, delta = _asked(releases, budget, request, clause, alone=len(by_clause) == 1)
         _require(shares == epsilon, "the shares are the epsilon that was asked")
-        halved = sum((r.share / 2 for r in plan.releases if _is_one_sided(r)), Fraction(0))
-        _require(plan.epsilon == shares - halved, "the price is the epsilon that was asked")
-        _require(plan.delta in (0, delta), "the price is the delta that was asked")
-        _check_joint(plan)
+        names = {r.release.name for r in releases}
+        joints = [j for j in plan.joints if not names.isdisjoint(j.releases)]
+        _require(len(joints) <= 1 and all(j.releases == names for j in joints), "normal noise is charged once")
+        spent = sum((r.delta for r in releases), sum((j.delta for j in joints), Fraction(0)))
+        _require(spent in (0, delta), "the price is the delta that was asked")
+        deltas += spent
+    shares = sum((r.share for r in plan.releases), Fraction(0))
+    halved = sum((r.share / 2 for r in plan.releases if _is_one_sided(r)), Fraction(0))
+    _require(plan.epsilon == shares - halved, "the price is the epsilon that was asked")
+    _require(plan.delta == deltas, "the price is the delta that was asked")
+    _require(len(by_clause) <= 1 or shares <= policy.budget.max_query_epsilon, "no statement costs more than it may")
+    _check_joints(plan)
+
+
+def _check_clause(release: ReleasePlan, policy: Policy, reach: Sequence[int]) -> None:
+    """What a clause names is enforced, and no limit is above its ceiling."""
+    node, limits, clause = release.release, release.limits, release.release.clause
+    driving = next((s for s in scans(node.input) if s.alias == node.driving), None)
+    table = policy.tables[driving.table] if driving is not None else None
+    if table is not None and not one_row_per_unit(table) and not node.one_row:
+        most = ceiling(table, "max_rows_per_unit")
+        rows = limits.rows if limits.rows is not None else limits.ball
+        _require(rows is None or most is None or rows <= most, "rows are limited as the policy says")
+        for limit, name in ((limits.groups, "max_groups_per_unit"), (limits.per_group, "max_rows_per_group")):
+            most = ceiling(table, name)
+            _require(limit is None or most is None or limit <= most, "groups are limited as the policy says")
+    if clause is None:
+        return
+    groups, rows_ = clause.limits.get("max_groups_per_unit"), clause.limits.get("max_rows_per_unit")
+    _require(groups is None or not node.keys or all(n <= groups for n in reach), "groups are limited as asked")
+    bounds = [n for n in (limits.rows, limits.ball) if n is not None]
+    _require(rows_ is None or any(n <= rows_ for n in bounds), "rows are limited as asked")
+    _require(not clause.public_groups or release.keys is not None, "all groups are public")
+    chosen = release.selection
+    few = clause.min_units is not None and (chosen is None or chosen.min_units < clause.min_units)
+    _require(not few, "groups of few units are not shown")
 
 
 def _check_fixed(release: ReleasePlan, policy: Policy) -> None:
@@ -82,11 +129,19 @@ def _check_fixed(release: ReleasePlan, policy: Policy) -> None:
     _require(all(c.table not in several for c in fixed), "a unit has one value of a key that it determines")
 
 
-def _asked(plan: PrivatePlan, policy: Policy, request: Request) -> tuple[Fraction, Fraction]:
-    """The price that settings and hints ask for, by the hints of the aggregates: each slot with hints has the largest
-    of them, and where a slot or a decision on keys has none, something of the statement's epsilon is left for it."""
+def _asked(
+    releases: Sequence[ReleasePlan], budget: Budget, request: Request, clause: Clause | None, *, alone: bool
+) -> tuple[Fraction, Fraction]:
+    """The price that settings, clause and hints ask for, by the hints of the aggregates: each slot with hints has the
+    largest of them, and where a slot or a decision on keys has none, something of the whole is left for it."""
+    epsilon = request.epsilon if clause is None or clause.epsilon is None else clause.epsilon
+    delta = request.delta if clause is None and alone else delta_of(budget, epsilon)
+    if clause is not None:
+        _require(epsilon <= budget.max_query_epsilon, "the clause asks for no more than the policy allows")
+        _require(clause.delta is None or clause.delta <= delta, "the clause asks for no more than the policy allows")
+        delta = delta if clause.delta is None else clause.delta
     hinted, others = Fraction(0), False
-    for release in plan.releases:
+    for release in releases:
         others |= release.selection is not None and release.selection.epsilon > 0
         for slot in release.slots:
             hints = [hint.share for measure in slot.outputs for hint in measure.hints]
@@ -94,22 +149,33 @@ def _asked(plan: PrivatePlan, policy: Policy, request: Request) -> tuple[Fractio
             hinted += max(hints, default=Fraction(0))
             _require(not hints or slot.epsilon == max(hints), "a share is the one that was asked")
     if others:
-        _require(hinted < request.epsilon, "hints leave something for what has none")
-        return request.epsilon, request.delta
-    _require(hinted <= policy.budget.max_query_epsilon, "hints ask for no more than the policy allows")
-    return hinted, delta_of(policy.budget, hinted)
+        _require(hinted < epsilon, "hints leave something for what has none")
+        return epsilon, delta
+    most = budget.max_query_epsilon if clause is None else epsilon
+    _require(hinted <= most, "hints ask for no more than the policy allows")
+    of_hints = delta_of(budget, hinted)
+    return hinted, of_hints if clause is None else min(of_hints, delta)
 
 
 def _check_norms(slot: Slot, limits: Limits, reach: Sequence[int]) -> None:
     """What a unit moves a slot by, over all grouping sets (a row counts once in every one), in L1 and squared in L2;
     and that its noise is for that much. A ball is one of L1 under discrete Laplace noise, of L2 under normal noise."""
     in_one = min(n for n in (limits.rows, limits.ball, limits.per_group) if n is not None) * slot.weight
+    part, around_0 = 0, True
+    if slot.part is not None:
+        _require(limits.per_group is not None and limits.ball is None, "parts are clamped")
+        _require(slot.kind in (SlotKind.ROWS, SlotKind.SUM) and slot.part[0] <= slot.part[1], "parts are clamped")
+        part, around_0 = max(-slot.part[0], slot.part[1]), slot.part[0] <= 0 <= slot.part[1]
+        in_one = min(part, in_one) if around_0 else part
     l1 = l2_squared = 0
     for keys in reach:
         rows = [n for n in (limits.rows, limits.ball) if n is not None]
         rows += [keys * limits.per_group] if limits.per_group is not None else []
-        l1 += keys if slot.kind is SlotKind.UNITS else min(rows) * slot.weight
-        l2_squared += keys if slot.kind is SlotKind.UNITS else min(rows) * slot.weight * in_one
+        in_all = keys if slot.kind is SlotKind.UNITS else min(rows) * slot.weight
+        if slot.part is not None:
+            in_all = min(keys * part, in_all) if around_0 else keys * part
+        l1 += in_all
+        l2_squared += in_all * (1 if slot.kind is SlotKind.UNITS else in_one)
     _require(limits.ball is None or slot.kind is not SlotKind.DISTINCT, "distinct values are limited")
     covered = slot.norms.l2_squared == l2_squared > 0 and slot.norms.keys == sum(reach)
     if slot.sigma is None:
@@ -117,17 +183,18 @@ def _check_norms(slot: Slot, limits: Limits, reach: Sequence[int]) -> None:
     _require(covered, "the noise covers the sensitivity")
 
 
-def _check_joint(plan: PrivatePlan) -> None:
-    """All normal noise of the statement is one Gaussian mechanism of the epsilon that its slots pooled, whose mu^2 is
-    proved to be private anew."""
-    normal = [s for r in plan.releases for s in r.slots if s.sigma is not None]
-    _require((plan.joint is not None) == bool(normal), "normal noise is charged")
-    if plan.joint is None:
-        return
-    spent = sum((s.norms.l2_squared / (s.sigma or Fraction(0)) ** 2 for s in normal), Fraction(0))
-    pooled = sum((s.epsilon for s in normal), Fraction(0))
-    _require(0 < spent <= plan.joint.mu_squared and plan.joint.epsilon == pooled, "the noise is enough together")
-    _require(plan.joint.delta > 0 and is_private(plan.joint.mu_squared, pooled, plan.joint.delta), "it is private")
+def _check_joints(plan: PrivatePlan) -> None:
+    """All normal noise of a fund is one Gaussian mechanism of the epsilon that its slots pooled, whose mu^2 is proved
+    to be private anew."""
+    charged = [name for joint in plan.joints for name in joint.releases]
+    _require(len(charged) == len(set(charged)), "normal noise is charged once")
+    _require({r.release.name for r in plan.releases if r.normal} <= set(charged), "normal noise is charged")
+    for joint in plan.joints:
+        normal = [s for r in plan.releases if r.release.name in joint.releases for s in r.normal]
+        spent = sum((s.norms.l2_squared / (s.sigma or Fraction(0)) ** 2 for s in normal), Fraction(0))
+        pooled = sum((s.epsilon for s in normal), Fraction(0))
+        _require(0 < spent <= joint.mu_squared and joint.epsilon == pooled, "the noise is enough together")
+        _require(joint.delta > 0 and is_private(joint.mu_squared, pooled, joint.delta), "it is private")
     _require(all(r.choosing is None for r in plan.releases if r.normal), "a choice adds no noise")
 
 

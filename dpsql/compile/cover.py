@@ -11,6 +11,7 @@ Laplace noise; of normal noise the variance is only T times as much, so that few
 Two slots can be joined where each aggregate is over the same rows in the joint one: what it does not name itself must
 have a value in every row. `check` asks that again of the finished plan. Aggregates with a hint are joined among
 themselves, whatever noise they get, so that what is left for the others, and what hints cost, hangs on them alone.
+Those whose parts per unit and group are clamped stand alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import log, prod
+from math import ceil, floor, log, prod
 
 from sqlglot import exp
 
@@ -55,16 +56,18 @@ class _Group:
 def cover(measures: Sequence[Measure], *, normal: bool = False) -> tuple[Slot, ...]:
     """The slots that give these measures, not priced yet. normal: whether for normal noise."""
     power = 1 if normal else 2
-    apart, groups, filtered = [], [], []
+    apart, groups, filtered, clamps = [], [], [], []
     for measure in measures:
         kind = _APART.get(measure.statistic)
-        if kind is not None:
+        if measure.per_group is not None:
+            clamps.append(_clamped(measure))
+        elif kind is not None:
             apart.append(Slot(kind, measure.argument, None, (measure,), *_PRICED))
         elif measure.statistic is Statistic.ROWS and measure.argument is not None:
             filtered.append(Slot(SlotKind.ROWS, measure.argument, None, (measure,), *_PRICED))
         else:
             groups.append(_Group(needs(measure), (measure,)))
-    fixed = len(apart) + len(filtered)
+    fixed = len(apart) + len(filtered) + len(clamps)
     hinted = [g for g in groups if g.is_hinted]
     others = [g for g in groups if not g.is_hinted]
     while (better := _best(hinted, fixed + len(others), 2 * len(measures))) is not None:
@@ -75,7 +78,7 @@ def cover(measures: Sequence[Measure], *, normal: bool = False) -> tuple[Slot, .
     groups = sorted([*others, *hinted], key=lambda g: order[g.measures[0].name])
     found = [_slot(group) for group in groups]
     counts = [s for s in found if s.kind is SlotKind.ROWS]
-    return (*apart, *(s for s in found if s.kind is not SlotKind.ROWS), *counts, *filtered)
+    return (*apart, *(s for s in found if s.kind is not SlotKind.ROWS), *counts, *filtered, *clamps)
 
 
 def spread(measure: Measure, slot: Slot) -> float:
@@ -147,6 +150,18 @@ def _slot(group: _Group) -> Slot:
     tests = [exp.Not(this=exp.Is(this=wrapped(v.tree.copy()), expression=exp.null())) for v in _partial(group)]
     argument = replace(_partial(group)[0], tree=exp.and_(*tests, copy=False)) if tests else None
     return Slot(kind, argument, None, group.measures, *_PRICED)
+
+
+def _clamped(measure: Measure) -> Slot:
+    """The slot of a count or sum whose parts are clamped: none but its own is read from it. Bounds move inward to the
+    grid; what the limits leave of them, `plan` says."""
+    if measure.statistic is Statistic.ROWS:
+        slot = Slot(SlotKind.ROWS, measure.argument, None, (measure,), *_PRICED)
+    else:
+        slot = _slot(_Group(needs(measure), (measure,)))
+    assert measure.per_group is not None
+    lo, hi = measure.per_group
+    return replace(slot, part=(ceil(lo / slot.grid_step), floor(hi / slot.grid_step)))
 
 
 def _partial(group: _Group) -> list[Scalar]:

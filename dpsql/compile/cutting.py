@@ -14,7 +14,7 @@ from dpsql.compile.grid import DOUBLE
 from dpsql.compile.ir import GROUPING, Release
 from dpsql.compile.literals import cast
 from dpsql.compile.plan import ReleasePlan
-from dpsql.compile.slots import SUBGRID, Slot, SlotKind, vector_columns
+from dpsql.compile.slots import SUBGRID, Slot, SlotKind, part_of_rows, vector_columns
 from dpsql.compile.trees import aliased, case, column, named, select, wrapped
 
 
@@ -38,16 +38,17 @@ def limited(plan: ReleasePlan, source: str) -> exp.Select:
 
 
 def _cut(i: int, slot: Slot, most: int, source: str) -> list[exp.Expr]:
-    """A cell cut to `most` rows: a count and a sum are clamped; a Bernstein vector is scaled as one, by most / n (each
-    component clamped on its own would let 30 rows count where 10 may)."""
+    """A cell cut to `most` rows: a count and a sum are clamped, to what the statement asks for where that is less; a
+    Bernstein vector is scaled as one, by most / n (each component clamped on its own would let 30 rows count where 10
+    may). A sum whose part is bounded is NULL where it has no values, and stays so: clamped, it would be something."""
     n, s = column(source, f"n{i}"), column(source, f"s{i}")
-    if slot.kind is SlotKind.ROWS:
+    if slot.kind is SlotKind.ROWS and slot.part is None:
         return [aliased(_least(n, most), f"n{i}")]
-    if slot.kind is SlotKind.SUM:
-        assert slot.grid is not None
-        low, high = most * min(slot.grid.lo, 0), most * max(slot.grid.hi, 0)
-        below, above = exp.LT(this=s, expression=_whole(low)), exp.GT(this=s.copy(), expression=_whole(high))
-        return [aliased(case([(below, _whole(low)), (above, _whole(high))], s.copy()), f"s{i}")]
+    if slot.kind in (SlotKind.ROWS, SlotKind.SUM):
+        figure, name = (n, f"n{i}") if slot.kind is SlotKind.ROWS else (s, f"s{i}")
+        low, high = slot.part if slot.part is not None else part_of_rows(slot, most)
+        below, above = exp.LT(this=figure, expression=_whole(low)), exp.GT(this=figure.copy(), expression=_whole(high))
+        return [aliased(case([(below, _whole(low)), (above, _whole(high))], figure.copy()), name)]
     over = exp.GT(this=n.copy(), expression=exp.Literal.number(most))
     return _scaled_to(over, [(column(source, c), c) for c in vector_columns(i, slot)], _whole(most), n)
 

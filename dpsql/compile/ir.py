@@ -20,6 +20,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.compile.clauses import Clause
 from dpsql.compile.hints import Hint
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind, SqlType
@@ -72,8 +73,11 @@ class Scalar:
 
 
 def is_same(one: Scalar | None, other: Scalar | None) -> bool:
-    """Whether two arguments are one expression, or both none."""
-    return one is other or (one is not None and other is not None and one.tree == other.tree)
+    """Whether two arguments are one expression between the same bounds (see `clamps`), or both none."""
+    if one is None or other is None or one is other:
+        return one is other
+    bounds, others = (one.facts.lo, one.facts.hi), (other.facts.lo, other.facts.hi)
+    return one.tree == other.tree and bounds == others
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +258,8 @@ class Measure:
     `column`: the result's column that shows it first ("" where it stands in HAVING or ORDER BY alone).
 
     argument: for ROWS and UNITS a predicate (None = every row), else the value (a FILTER is folded into it as CASE).
-    second: the other value of a pair; rows where either is NULL do not count. hints: of all its calls.
+    second: the other value of a pair; rows where either is NULL do not count. hints: of all its calls. per_group: where
+    what a unit adds to a group is clamped, between what.
     """
 
     name: str
@@ -265,6 +270,7 @@ class Measure:
     span: Span | None = None
     second: Scalar | None = None
     hints: tuple[Hint, ...] = ()
+    per_group: tuple[Fraction, Fraction] | None = None
 
     def __post_init__(self) -> None:
         if self.argument is not None and self.statistic in (Statistic.ROWS, Statistic.UNITS):
@@ -322,7 +328,8 @@ class Release:
     from the same); None where there is none. one_row: whether a unit has one row at most, by
     construction. choice: instead of its measure, the release gives the keys of the groups that are best by it. ranked:
     whether the statement shows the first of its groups by an aggregate. multiplied: the refusal of
-    a public table that may multiply rows, unless the plan limits what a unit adds to each group."""
+    a public table that may multiply rows, unless the plan limits what a unit adds to each group. clause: of its
+    SELECT."""
 
     name: str
     input: Relation
@@ -337,6 +344,7 @@ class Release:
     choice: Choice | None = None
     ranked: bool = False
     multiplied: Error | None = None
+    clause: Clause | None = None
 
     @property
     def shown(self) -> tuple[Measure, ...]:

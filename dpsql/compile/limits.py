@@ -13,10 +13,11 @@ noise assumes is enforced, which `Limits` carries from here into the SQL.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import log
 
+from dpsql.compile.clauses import Clause
 from dpsql.errors import Span, refusal
 from dpsql.policy.model import LIMITS, Budget, Table
 from dpsql.privacy import variances
@@ -43,6 +44,7 @@ class Request:
     choice. limits: overrides of
     max_rows_per_unit, max_groups_per_unit and max_rows_per_group, within the policy's ceilings. weights: shares of
     epsilon by column of the result; 1 for those not named.
+    clause: of a release, whose options are in the other fields already; the limits that it names have to be enforced.
     """
 
     epsilon: Fraction
@@ -51,6 +53,12 @@ class Request:
     mechanism: str | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     weights: Mapping[str, Fraction] = field(default_factory=dict)
+    clause: Clause | None = None
+
+    @property
+    def selects_keys(self) -> bool:
+        """Whether groups may be selected privately."""
+        return self.delta > 0 and not (self.clause is not None and self.clause.public_groups)
 
 
 def delta_of(budget: Budget, epsilon: Fraction) -> Fraction:
@@ -159,13 +167,56 @@ def choose(
     return Limits(request.strategy, rows=rows, late=late, groups=groups, per_group=per_group)
 
 
+def enforcing(
+    limits: Declared, reach: Domains, request: Request, *, clamps: bool, multiplied: bool, span: Span | None
+) -> tuple[Declared, Request]:
+    """The limits and the request under which `choose` takes a strategy whose SQL enforces every limit that the clause
+    names. clamps: whether what a unit adds to a group is clamped, which only cells do; multiplied: whether a public
+    table may multiply rows, so that R bounds nothing. Raises DP223 where SET names a strategy that cannot do it.
+
+    Groups are limited by cells, rows by a rank, both by one after the other. Where no r is declared a unit can have no
+    more rows in a group than R in all, which then is enforced beside it. NULL takes a limit away: of groups, what R
+    leaves; of rows, what g and r leave, r no more than the policy's R.
+    """
+    named = request.clause.limits if request.clause is not None else {}
+    groups = named.get("max_groups_per_unit")
+    cells = clamps or (groups is not None and any(keys is None or keys > groups for keys in reach))
+    rows = named.get("max_rows_per_unit") is not None
+    unlimited = "max_rows_per_unit" in named and not rows
+    if "max_groups_per_unit" in named and groups is None:
+        limits = replace(limits, groups=None)
+    if not (cells or rows or unlimited):
+        return limits, request
+    if unlimited and limits.groups is None and None in reach:
+        reason = "where rows are not limited, groups have to be limited, or public"
+        raise refusal("DP223", reason, span=span, repair="add max_groups_contributed = 2")
+    strategy, first = request.strategy, "late" if limits.late else "rows"
+    if strategy == "rescale" and (cells or unlimited):
+        repair = "RESET strategy, or leave the limits on groups out"
+        raise refusal("DP223", 'strategy "rescale" limits weights, not groups', span=span, repair=repair)
+    declared_r = limits.per_group is not None
+    if cells or unlimited:
+        limits = replace(limits, per_group=limits.per_group if declared_r else limits.rows)
+    if strategy is None:
+        alone = multiplied or unlimited or (declared_r and not rows)
+        strategy = first if not (cells or unlimited) else "cells" if alone else f"{first} then cells"
+    elif cells and strategy in ("rows", "late"):
+        strategy = f"{strategy} then cells"
+    elif rows and strategy == "cells":
+        strategy = f"{first} then cells"
+    elif unlimited and strategy != "cells":
+        reason = f'strategy "{strategy}" limits the rows of a unit, and the clause asks for no limit'
+        raise refusal("DP223", reason, span=span, repair="RESET strategy, or name a number")
+    return limits, replace(request, strategy=strategy)
+
+
 def choose_for_choice(
     limits: Declared, domains: Domains, reach: Domains, request: Request, span: Span | None
 ) -> Limits:
     """The limits of a private choice: only what one unit adds to each candidate matters, not to how many. So r acts on
     each (unit, candidate) alone, and R in its place where no r is declared; neither R nor g cuts anything across
     candidates."""
-    if request.strategy not in (None, "cells"):
+    if request.strategy not in (None, "cells") or (request.clause is not None and request.clause.limits):
         return choose(limits, domains, reach, True, request, Asked(0, 1, 1), span)
     return Limits("cells", per_group=min(n for n in (limits.per_group, limits.rows) if n is not None))
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpsql.compile import candidates, hints, joins, refused
+from dpsql.compile import candidates, clauses, hints, joins, refused
 from dpsql.compile.blocks import (
     NESTED,
     Item,
@@ -40,6 +40,7 @@ from dpsql.compile.rows import RowLowerer
 from dpsql.compile.scalars import lower_scalar
 from dpsql.compile.trees import aliased, called, column, copied, derived, rebuild, select, shown, without_parens
 from dpsql.compile.unique import unique_columns
+from dpsql.compile.units import check_unit_column
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, PublicFacts, SqlType
 from dpsql.policy.model import Policy
@@ -52,11 +53,13 @@ engine. Raises DP232 for types that private rows cannot be compared with, DP502 
 
 
 def lower(resolved: Resolved, policy: Policy, facts: PublicFacts, describe: Describe) -> Query:
-    """The IR of a statement. Raises DP2xx where it has none, DP120 for a hint that no aggregate of it has."""
+    """The IR of a statement. Raises DP2xx where it has none, DP120 for a clause or a
+    named argument that no release or aggregate of it has."""
     lowerer = _Lowerer(resolved, policy, facts, describe)
     outer = lowerer.place(resolved.root, at_top=True)
     check_public(outer)
-    hints.check_spent(resolved.hints, (h for r in lowerer.releases for m in r.measures for h in m.hints))
+    hints.check_spent(resolved.hints, lowerer.spent)
+    clauses.check_spent(resolved.clauses, (r.clause for r in lowerer.releases if r.clause is not None))
     return Query(tuple(lowerer.releases), outer, tuple(lowerer.publics))
 
 
@@ -66,6 +69,7 @@ class _Lowerer:
         self.rows = RowLowerer(policy, facts, resolved.nested, self.ask)
         self.releases: list[Release] = []
         self.publics: list[PublicQuery] = []
+        self.spent: list[hints.Hint | hints.Bounds] = []
         self._asked: dict[tuple[int, bool], PublicQuery] = {}
         self._nested: dict[int, exp.Expr] = {}
         self._done: dict[int, exp.Expr] = {}
@@ -158,6 +162,9 @@ class _Lowerer:
         ctes = [self.place(cte) for cte in block.ctes]
         check_clauses(block, RELEASE_CLAUSES - {"qualify"} | ({"qualify"} if block.qualify is not None else set()))
         self._check_around(block)
+        clause = clauses.clause_of(block.node)
+        if clause is not None:
+            check_unit_column(clause, block, self.policy)
         whole, block = block, joins.owned(block)
         made = self.rows.block(block, counted=True)
         outer_keys = [inner for inner, _ in block.correlated]
@@ -169,6 +176,7 @@ class _Lowerer:
         post = PostProcessing(self, block, name, keys, sets, measures)
         choice = self._choice(asked, post, measures) if asked is not None else None
         outer = self._outer(block, post, ctes) if choice is None else self._winners(block, post, ctes)
+        self.spent += measures.spent
         if not keys and not measures.found:  # nothing but choices that are releases of their own
             outer.set("from_", None)
             return outer
@@ -191,6 +199,7 @@ class _Lowerer:
             choice=choice,
             multiplied=made.multiplied,
             ranked=candidates.is_ranked(block),
+            clause=clause,
         )
         self.releases.append(release)
         return outer
@@ -228,6 +237,8 @@ class _Lowerer:
         measure = measures.add(asked.aggregate, "", asked.text)
         if not measure.statistic.is_count and measure.statistic is not Statistic.SUM:
             raise candidates.unanswered("a choice goes by a count or a sum", measure.span)
+        if measure.per_group is not None:
+            raise candidates.unanswered("the score of a choice has no bounds per group", measure.span)
         factor = None
         if asked.factor is not None:
             # No more is assumed of the keys than their types: their list may hold other values than private rows.

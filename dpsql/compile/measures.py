@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.compile.blocks import PrivateBlock, Source, TableSource, is_aggregate, is_optional, nested_in
-from dpsql.compile.hints import hint_of
+from dpsql.compile.clamps import clamped
+from dpsql.compile.hints import PER_ROW, Bounds, Hint, arguments_of
 from dpsql.compile.instead import argument_of, instead_of, name_of, not_single, sample, several, several_distinct
 from dpsql.compile.ir import Measure, Scalar, Statistic, is_same
 from dpsql.compile.joins import is_public
@@ -60,6 +62,7 @@ class Measures:
         self.block, self.rows, self.made, self.unowned = block, rows, made, unowned
         self.policy: Policy = rows.policy
         self.found: list[Measure] = []
+        self.spent: list[Hint | Bounds] = []  # the named arguments of their calls
 
     def add(self, node: exp.Expr, column: str, text: str = "") -> Measure:
         """The measure of an aggregate call that stands in this column. text: what it is part of, where that is more
@@ -67,18 +70,22 @@ class Measures:
         text = text or shown(node, bare=True)
         call, condition = unfiltered(node)
         self.check_unowned(call, condition, node)
+        named = arguments_of(call)
         statistic, argument, second = self._statistic(call, condition, span_of(node))
-        hint = hint_of(call)
+        hint = named.hint
+        self.spent += named.given
+        per_group = _per_group(statistic, named.per_group) if named.per_group is not None else None
         for i, measure in enumerate(self.found):
             same = is_same(measure.argument, argument) and is_same(measure.second, second)
             if statistic in _SYMMETRIC and second is not None:
                 same |= is_same(measure.argument, second) and is_same(measure.second, argument)
-            if measure.statistic is statistic and same:
+            if measure.statistic is statistic and same and measure.per_group == per_group:
                 if hint is not None and hint not in measure.hints:
                     self.found[i] = replace(measure, hints=(*measure.hints, hint))
                 return self.found[i]
         hints = (hint,) if hint is not None else ()
-        measure = Measure(f"a{len(self.found) + 1}", statistic, argument, text, column, span_of(node), second, hints)
+        name = f"a{len(self.found) + 1}"
+        measure = Measure(name, statistic, argument, text, column, span_of(node), second, hints, per_group)
         self.found.append(measure)
         return measure
 
@@ -109,11 +116,18 @@ class Measures:
         statistic = _OF_TWO.get(type(call))
         if statistic is None:
             return *self._of_one(call, condition, span), None
+        if (bounds := arguments_of(call).per_row) is not None:
+            reason = f"{bounds.name} => is for sums, means and variances of one value"
+            raise refusal("DP203", reason, span=bounds.span, repair="bound each of them: LEAST(GREATEST(x, 0), 100)")
         pair = [self._bounded(tree, condition) for tree in (call.this, call.expression)]
         first, second = reversed(pair) if isinstance(call, exp.RegrAvgx) else pair
         return statistic, first, second
 
     def _of_one(self, call: exp.Expr, condition: exp.Expr | None, span: Span | None) -> tuple[Statistic, Scalar | None]:
+        per_row = arguments_of(call).per_row
+        if per_row is not None and type(call) not in _OF_ONE:
+            reason = f"{per_row.name} => is for sums, means and variances of one value"
+            raise refusal("DP203", reason, span=per_row.span, repair="leave it out here")
         match call:
             case exp.CountIf():
                 predicate = (
@@ -133,7 +147,7 @@ class Measures:
                     name = name_of(call)
                     reason = f"{name} of DISTINCT values is not answered"
                     raise refusal("DP203", reason, span=span, repair="leave DISTINCT out")
-                return _OF_ONE[type(call)], self._bounded(call.this, condition)
+                return _OF_ONE[type(call)], self._bounded(call.this, condition, per_row)
             case _:
                 reason = f"{name_of(call)} over private rows is not answered"
                 raise refusal("DP203", reason, span=span, repair=instead_of(call, _ANSWERED, self._sample(call)))
@@ -184,7 +198,7 @@ class Measures:
             argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
         return lower_scalar(self.rows.expression(self.block, self.made, argument, "an aggregate"), self.made.kept)
 
-    def _bounded(self, argument: exp.Expr, condition: exp.Expr | None) -> Scalar:
+    def _bounded(self, argument: exp.Expr, condition: exp.Expr | None, per_row: Bounds | None = None) -> Scalar:
         value = self._value(argument, condition)
         if value.facts.type.kind is Kind.BOOLEAN:
             value = self._value(exp.cast(argument.copy(), exp.DataType.build("BIGINT")), condition)
@@ -194,6 +208,8 @@ class Measures:
             if value.facts.type.kind is Kind.VARCHAR:
                 repair = f"convert and bound it: LEAST(GREATEST(TRY_CAST({text} AS BIGINT), 0), 100)"
             raise refusal("DP232", reason, span=span_of(argument), repair=repair)
+        if per_row is not None:
+            value = clamped(value, per_row)
         if not value.facts.is_bounded:
             raise self._unbounded(argument)
         return value
@@ -217,6 +233,24 @@ class Measures:
             if hidden and nested_in(node) is None:
                 repair = f"it can be counted: COUNT(DISTINCT {node.name})"
                 raise refusal("DP206", f"{node.name} is not listed in the policy", span=span_of(node), repair=repair)
+
+
+def _per_group(statistic: Statistic, bounds: Bounds) -> tuple[Fraction, Fraction] | None:
+    """Between what the part of a unit in a group is clamped; None where that changes nothing. Raises DP203 for
+    aggregates that have no such part. (BigQuery's AVG is the mean of the means of the units: another number.)"""
+    if statistic in (Statistic.ROWS, Statistic.VALUES, Statistic.SUM):
+        return bounds.lo, bounds.hi
+    if statistic is Statistic.UNITS and bounds.lo <= 1 <= bounds.hi:
+        return None
+    reason = f"{bounds.name} => is for COUNT and SUM, of which a unit has a part in each group"
+    repair = f"clamp each row: {PER_ROW} => (0, 100)"
+    if statistic is Statistic.AVG:
+        repair += (
+            "; for the mean of the units' own means, average them: FROM (SELECT unit, AVG(x) AS mean ... GROUP BY unit)"
+        )
+    if statistic in (Statistic.UNITS, Statistic.DISTINCT):
+        repair = "leave it out: a unit counts once in a group" if statistic is Statistic.UNITS else "leave it out here"
+    raise refusal("DP203", reason, span=bounds.span, repair=repair)
 
 
 def unfiltered(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:

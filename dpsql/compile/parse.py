@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from dpsql.compile import essence, hints
+from dpsql.compile import clauses, essence, hints
 from dpsql.compile.canonical import Pair, alike, check_shape, parenthesised, plain, read, same, span_of, write
 from dpsql.compile.instead import instead_of, name_of, reasoned, several_distinct
 from dpsql.compile.parameters import Parameters, literals_for, number, put
@@ -43,23 +43,26 @@ _COMPARISONS |= {TokenType.DPIPE, TokenType.LIKE, TokenType.ILIKE, TokenType.BET
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A canonical query. `text`: the analyst's, in which the spans of the tree's nodes count. `hints`: all of
-    its text; in the tree they are notes at the calls, which no text made of it shows."""
+    """A canonical query. `text`: the analyst's, in which the spans of the tree's nodes count. `hints`, `clauses`: all
+    of its text; in the tree they are notes at calls and SELECTs, which no text made of it shows."""
 
     tree: exp.Query
     text: str
-    hints: tuple[hints.Hint, ...] = ()
+    hints: tuple[hints.Hint | hints.Bounds, ...] = ()
+    clauses: tuple[clauses.Clause, ...] = ()
 
 
 def parse(text: str, parameters: Parameters | None = None) -> Parsed:
     """The canonical tree of one query; DP101, DP103, DP104, DP105, DP106, DP120, DP231 or DP003 otherwise."""
-    taken = hints.take(text, scan(text))
+    without = clauses.take(text, scan(text))
+    taken = hints.take(without.text, without.tokens)
     tokens = taken.tokens
     _refuse_loose_not(tokens)
     _refuse_unfinished(tokens)
     numbered, slots = number(tokens)
     literals = literals_for(slots, parameters)
-    first = check_shape(place(plain(put(read(numbered, taken.text), literals, slots)), tokens))
+    tree = clauses.put(read(clauses.marked(numbered, without.clauses), taken.text), without.clauses)
+    first = check_shape(place(plain(put(tree, literals, slots)), tokens))
     hints.put(first, taken.hints)
     spelled = {name: tokenize(write(literal)) for name, literal in literals.items()}
     try:
@@ -78,7 +81,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
         if isinstance(node, exp.Identifier) and not node.quoted and not WORD.fullmatch(node.name):
             node.set("quoted", True)  # `a$b` and `né` mean the same in quotes; outside of them the gate lets none pass
     dissolve(first)
-    return Parsed(settled.tree, text, tuple(taken.hints.values()))
+    return Parsed(settled.tree, text, taken.given, tuple(without.clauses.values()))
 
 
 @dataclass(frozen=True, slots=True)

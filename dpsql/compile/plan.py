@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -108,22 +108,24 @@ class ReleasePlan:
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """What all slots of rounded normal noise of a statement are together: mu-GDP, and so (epsilon, delta)-DP."""
+    """What all slots of rounded normal noise of these releases, which share a fund, are together: mu-GDP, and so
+    (epsilon, delta)-DP."""
 
     epsilon: Fraction
     delta: Fraction
     mu_squared: Fraction
+    releases: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class PrivatePlan:
-    """A priced statement."""
+    """A priced statement. joints: one for each fund with normal noise (see `pricing` for why they add up)."""
 
     query: Query
     releases: tuple[ReleasePlan, ...]
     weights: Mapping[str, Fraction] = field(default_factory=dict)
     composition: str = BASIC
-    joint: Joint | None = None
+    joints: tuple[Joint, ...] = ()
 
     @property
     def epsilon(self) -> Fraction:
@@ -132,7 +134,7 @@ class PrivatePlan:
     @property
     def delta(self) -> Fraction:
         """That of its promise: it is (epsilon, delta)-DP by itself, however it is charged."""
-        joint = self.joint.delta if self.joint is not None else Fraction(0)
+        joint = sum((joint.delta for joint in self.joints), Fraction(0))
         return sum((r.delta for r in self.releases), joint)
 
     def price(self, releases: Sequence[ReleasePlan]) -> Price:
@@ -141,14 +143,22 @@ class PrivatePlan:
         of less mu^2, which is (epsilon, delta)-DP for a lesser epsilon at the same delta."""
         epsilon = sum((r.pure for r in releases), Fraction(0))
         delta = sum((r.delta for r in releases), Fraction(0))
-        mu_squared = sum((s.mu_squared for r in releases for s in r.normal), Fraction(0))
-        if self.joint is not None and mu_squared:
-            joint = self.joint.epsilon
-            if mu_squared < sum((s.mu_squared for r in self.releases for s in r.normal), Fraction(0)):
-                joint = min(joint, rounded_up(epsilon_of(mu_squared, self.joint.delta)[1]))
-            epsilon += joint
-            delta += self.joint.delta if self.composition == BASIC else 0
+        for joint in self.joints:
+            mu_squared = _mu_squared(r for r in releases if r.release.name in joint.releases)
+            if not mu_squared:
+                continue
+            part = joint.epsilon
+            if mu_squared < _mu_squared(r for r in self.releases if r.release.name in joint.releases):
+                part = min(part, rounded_up(epsilon_of(mu_squared, joint.delta)[1]))
+            epsilon += part
+            delta += joint.delta if self.composition == BASIC else 0
         if self.composition == BASIC:
             return Price(epsilon, delta, Fraction(0))
         pure = sum((r.mu_squared_of_pure for r in releases), Fraction(0))
+        mu_squared = _mu_squared(releases)
         return Price(epsilon, delta, pure + (rounded_up(mu_squared) if mu_squared else 0))
+
+
+def _mu_squared(releases: Iterable[ReleasePlan]) -> Fraction:
+    """Of all normal slots of some releases."""
+    return sum((s.mu_squared for r in releases for s in r.normal), Fraction(0))

@@ -1,4 +1,5 @@
-"""Price: share a statement's epsilon and delta among its slots, and give each slot the noise that suits it.
+"""Price: share a fund's epsilon and delta among its slots, and give each slot the noise that suits it. (See
+`funds`: a statement has one, or several where clauses have prices of their own.)
 
 Epsilon is shared by weight, but for slots with a hint: these have what they ask for, and the others what is left. A
 slot of discrete Laplace noise, a choice and a decision on keys spend their shares each.
@@ -14,6 +15,10 @@ mechanisms chosen one after another, which are mu-GDP together (Dong, Roth, Su, 
 density of at most e^(its price) times that on D'. Hence, for every event S and with e1 the sum of the pure prices,
 
     P[G(D), P(D) in S] <= e^e P[G(D'), P(D) in S] + d <= e^(e + e1) P[G(D'), P(D') in S] + d.
+
+With several funds G is the normal slots of all. Those of fund j alone are mu_j-GDP, so (e_j, d_j)-DP; all of them are
+mu-GDP, mu^2 the sum of mu_j^2 (corollary 3.3 again). The pair of normal laws that this compares with is the product of
+the funds' own pairs, for which basic composition gives (sum e_j, sum d_j): so e and d are these sums.
 
 A decision on keys is so but for a chance (`thresholds`): with a weight of at least 1 minus the sum of these chances all
 releases are those over the keys of D alone, for which the above holds; what is left adds to d (as in `accounting`).
@@ -67,11 +72,10 @@ Cover = tuple[Sequence[ReleasePlan], Request]
 
 def priced(covers: Sequence[Cover]) -> Priced:
     """Of several ways to cover the same aggregates the one of least expected error: its drafts with their shares, and
-    what the slots of normal noise are together. Raises DP120 for weights that name no aggregate, DP223 where the delta
-    is too small for the mechanism that is asked for."""
+    what the slots of normal noise are together. Raises DP223 where the delta is too small for the mechanism that is
+    asked for."""
     chosen: tuple[float, Cover, list[list[_Part]], frozenset[int]] | None = None
     for drafts, request in covers:
-        _check_weights(drafts, request)
         by_draft = [list(_parts(draft, request)) for draft in drafts]
         error, normal = _best([*chain(*by_draft)], request, compared=len(covers) > 1)
         if chosen is None or error < chosen[0] - 1e-9:
@@ -88,7 +92,7 @@ def priced(covers: Sequence[Cover]) -> Priced:
     joint = None
     if normal:
         delta = next(deltas)
-        joint = Joint(pooled, delta, mu_squared_for(pooled, delta))
+        joint = Joint(pooled, delta, mu_squared_for(pooled, delta), frozenset(d.release.name for d in drafts))
         if not joint.mu_squared:
             reason = "no noise of a size that can be drawn is enough for this epsilon and delta"
             raise refusal("DP223", reason, repair="SET mechanism = laplace, or ask with a larger epsilon")
@@ -125,7 +129,8 @@ def asked(drafts: Sequence[ReleasePlan], request: Request, budget: Budget) -> Re
         return request
     rest = [s for s in slots if s.hint is None]
     whole = sum((h.share for h in hinted), Fraction(0))
-    most, shown = budget.max_query_epsilon, show_amount(whole)
+    clause = request.clause
+    most, shown = budget.max_query_epsilon if clause is None else request.epsilon, show_amount(whole)
     taken, beyond = Fraction(0), hinted[-1]  # the hint with which they are too much
     for hint in hinted:
         taken += hint.share
@@ -134,16 +139,18 @@ def asked(drafts: Sequence[ReleasePlan], request: Request, budget: Budget) -> Re
             break
     if not rest:
         if whole > most:
-            reason = (
-                f"the policy allows at most epsilon {show_amount(most)} per statement, and the hints sum to {shown}"
-            )
+            allows = "the policy allows at most" if clause is None else "the clause has"
+            per = " per statement" if clause is None else ""
+            reason = f"{allows} epsilon {show_amount(most)}{per}, and the hints sum to {shown}"
             raise refusal("DP402", reason, span=beyond.span, repair=f"ask for {show_amount(most)} at most together")
-        return replace(request, epsilon=whole, delta=delta_of(budget, whole))
+        delta = delta_of(budget, whole)
+        return replace(request, epsilon=whole, delta=delta if clause is None else min(delta, request.delta))
     if whole >= request.epsilon:
         named = list(dict.fromkeys(m.text for s in rest for m in s.outputs))
         others = ", ".join(named[:3]) + (", ..." if len(named) > 3 else "") if named else "the decision on keys"
+        whose = "statement's" if clause is None else "clause's"
         left = "nothing" if whole == request.epsilon else f"less than nothing ({show_amount(request.epsilon - whole)})"
-        reason = f"the hints take {shown} of the statement's epsilon {show_amount(request.epsilon)}: {left} is left for"
+        reason = f"the hints take {shown} of the {whose} epsilon {show_amount(request.epsilon)}: {left} is left for"
         more = f"SET epsilon = {show_amount(min(2 * whole, most))}" if whole < most else f"ask for less than {shown}"
         repair = f"{more}, or give {others} a hint too" if named else f"{more}, or hint less"
         raise refusal("DP120", f"{reason} {others}", span=beyond.span, repair=repair)
@@ -249,7 +256,7 @@ def _error(parts: Sequence[_Part], normal: frozenset[int], each: Sequence[float]
     return total
 
 
-def _check_weights(drafts: Sequence[ReleasePlan], request: Request) -> None:
+def check_weights(drafts: Sequence[ReleasePlan], request: Request) -> None:
     """A weight for a column that this statement does not release is a mistake, not a wish."""
     columns = {m.column.lower() for d in drafts for s in d.slots for m in s.outputs if m.column}
     for name in request.weights:

@@ -56,7 +56,7 @@ def resolve(parsed: Parsed, policy: Policy) -> Resolved:
     bound = resolver.query(root, {})
     if bound is not None:
         resolver.blocks[id(root)] = bound
-    return Resolved(root, resolver.blocks, resolver.nested, resolver.doubts, parsed.hints)
+    return Resolved(root, resolver.blocks, resolver.nested, resolver.doubts, parsed.hints, parsed.clauses)
 
 
 class _Resolver:

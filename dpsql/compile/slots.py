@@ -62,7 +62,8 @@ class Slot:
     has its `grid`). axes: of MOMENTS, the values; rows where one is NULL do not count. outputs: the measures read from
     it; none where its noisy count only decides which keys are shown. epsilon: its share of the statement's. sigma: of
     its rounded normal noise; None where the noise is discrete Laplace. subgrid: into how many parts the SQL divides a
-    row, where it scales a unit's vector (on whole rows everything would be floored to 0)."""
+    row, where it scales a unit's vector (on whole rows everything would be floored to 0). part: of ROWS and
+    SUM, between which grid points the SQL clamps what a unit adds to a group, where the statement asks for that."""
 
     kind: SlotKind
     argument: Scalar | None
@@ -73,6 +74,7 @@ class Slot:
     subgrid: int = 1
     axes: tuple[Axis, ...] = ()
     sigma: Fraction | None = None
+    part: tuple[int, int] | None = None
 
     @property
     def hint(self) -> Hint | None:
@@ -161,6 +163,14 @@ class Slot:
         return tuple(i for v in named for i, axis in enumerate(self.axes) if is_same(axis.argument, v))
 
 
+def part_of_rows(slot: Slot, most: int) -> tuple[int, int]:
+    """Between which grid points a count or a sum over at most so many rows lies."""
+    if slot.kind is SlotKind.ROWS:
+        return 0, most
+    assert slot.kind is SlotKind.SUM and slot.grid is not None
+    return most * min(slot.grid.lo, 0), most * max(slot.grid.hi, 0)
+
+
 def power_column(i: int, exponents: Index) -> str:
     """Of slot i in its statement, the exact sum of products of powers of its values."""
     if not any(exponents):
@@ -244,4 +254,4 @@ def output_type(measure: Measure, slot: Slot) -> SqlType:
     assert measure.argument is not None
     grid = slot.axes[slot.places(measure)[0]].grid if slot.kind is SlotKind.MOMENTS else slot.grid
     assert grid is not None
-    return grid.sum_type(measure.argument.facts.type, slot.norms.linf // slot.weight)
+    return grid.sum_type(measure.argument.facts.type, -(-slot.norms.linf // slot.weight))

@@ -251,7 +251,8 @@ def _figures(i: int, slot: Slot, source: str, *, per_unit: bool) -> list[exp.Exp
         case SlotKind.DISTINCT:
             return [] if per_unit else [aliased(_count_distinct(source, f"v{i}"), f"n{i}")]
         case SlotKind.SUM:
-            return [aliased(_or_zero(exp.Sum(this=column(source, f"v{i}"))), f"s{i}")]
+            total = exp.Sum(this=column(source, f"v{i}"))
+            return [aliased(total if per_unit and slot.part is not None else _or_zero(total), f"s{i}")]
         case SlotKind.MOMENTS:
             return vectors.figures(i, slot, source, per_unit=per_unit)
         case _:

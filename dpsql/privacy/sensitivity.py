@@ -89,6 +89,20 @@ def of_round_ball(limits: Limits, weight: int, components: int, keys: int | None
     return Norms(radius, radius * (isqrt(touched * components - 1) + 1), touched, radius**2)
 
 
+def of_parts(limits: Limits, weight: int, part: tuple[int, int], keys: int | None) -> Norms:
+    """A count or a sum of which what a unit adds to a key it has rows in, its part, is clamped between two grid points.
+    A key without its rows gets 0 from it, so one part moves the vector by at most max(|lo|, |hi|), and all by k-hat
+    times that. Where 0 lies between them, clamping brings a part nearer to 0, and what holds without it still does;
+    where it does not, a part may be more than its rows bring.
+    """
+    touched, most = touched_keys(limits, keys), max(abs(part[0]), abs(part[1]))
+    one, all_ = most, touched * most
+    if part[0] <= 0 <= part[1]:
+        rows = of_rows(limits, weight, keys)
+        one, all_ = min(one, rows.linf), min(all_, rows.l1)
+    return Norms(one, all_, touched, one * all_)
+
+
 def of_values(limits: Limits, keys: int | None) -> Norms:
     """COUNT(DISTINCT x): a value comes or goes with the unit only where one of the unit's own rows holds it, so no more
     values do than of_rows counts rows: at most R in all; under `cells` r in one key, chosen among the unit's own, and

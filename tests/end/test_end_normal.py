@@ -58,7 +58,7 @@ def planned(connection: dpsql.Connection, sql: str) -> PrivatePlan:
 
 def test_one_number_has_laplace_noise_and_spends_no_delta(connection: dpsql.Connection) -> None:
     plan = planned(connection, "SELECT COUNT(*) FROM patients")
-    assert (plan.joint, plan.epsilon, plan.delta) == (None, 1, 0)
+    assert (plan.joints, plan.epsilon, plan.delta) == ((), 1, 0)
 
 
 def test_many_sums_are_one_gaussian_mechanism(connection: dpsql.Connection) -> None:
@@ -68,8 +68,8 @@ def test_many_sums_are_one_gaussian_mechanism(connection: dpsql.Connection) -> N
         sums = ", ".join(f"SUM(age - {30 + i}) AS s{i}" for i in range(count))
         plan = planned(connection, f"SELECT {sums} FROM patients")
         (only,) = plan.releases
-        assert plan.joint is not None
-        assert (plan.joint.epsilon, plan.joint.delta) == (1, DELTA) == (plan.epsilon, plan.delta)
+        assert plan.joints
+        assert (plan.joints[0].epsilon, plan.joints[0].delta) == (1, DELTA) == (plan.epsilon, plan.delta)
         assert len(only.normal) == len(only.slots) == count
         for slot in only.normal:
             assert float(slot.sigma or 0) / sqrt(slot.norms.l2_squared) == pytest.approx(sigma, rel=2e-3)
@@ -83,9 +83,9 @@ def test_the_mechanism_can_be_set(connection: dpsql.Connection) -> None:
     assert "normal noise: one Gaussian mechanism of 2 slots, epsilon 1, delta 1e-6 (mu 0.2367" in text
     assert "rounded normal of deviation" in text
     connection.execute("SET mechanism = laplace")
-    assert planned(connection, f"SELECT {TEN} FROM patients").joint is None
+    assert planned(connection, f"SELECT {TEN} FROM patients").joints == ()
     connection.execute("RESET mechanism")
-    assert planned(connection, f"SELECT {TEN} FROM patients").joint is not None
+    assert planned(connection, f"SELECT {TEN} FROM patients").joints
 
 
 def test_limits_are_chosen_for_the_mechanism() -> None:
@@ -138,7 +138,7 @@ def test_a_count_of_one_row_each_decides_on_keys(connection: dpsql.Connection) -
 def test_without_delta_there_is_none(make_clinic: Callable[..., Clinic]) -> None:
     clinic = make_clinic(account="pure", epsilon="100", per_query_epsilon="1", max_query_epsilon="20")
     with dpsql.connect(clinic.policy, clinic.database) as connection:
-        assert planned(connection, f"SELECT {TEN} FROM patients").joint is None
+        assert planned(connection, f"SELECT {TEN} FROM patients").joints == ()
         with pytest.raises(dpsql.Error, match=r"DP402.*delta above 0"):
             connection.execute("SET mechanism = gaussian")
 
@@ -151,7 +151,7 @@ def test_what_was_paid_for_is_taken_off_the_joint_price(connection: dpsql.Connec
     first, second = plan.releases
     whole, part = plan.price(plan.releases), plan.price([first])
     assert (whole.epsilon, whole.delta) == (1, DELTA)
-    assert plan.joint is not None
+    assert plan.joints
     assert 0 < part.epsilon < whole.epsilon
     assert part.delta == DELTA
     assert is_private(sum((s.mu_squared for s in first.normal), Fraction(0)), part.epsilon, DELTA)

@@ -221,20 +221,20 @@ def test_stored_answers_differ_by_share_alone(session: Session) -> None:
 def test_a_normal_slot_has_its_part_by_the_square_of_its_share(normal: Session) -> None:
     sql = "SELECT COUNT(*, epsilon => 0.6), COUNT(*) FILTER (WHERE age > 30), SUM(age) FROM patients"
     plan = planned(normal, sql)
-    assert plan.joint is not None
-    assert (plan.joint.epsilon, plan.epsilon, plan.delta) == (1, 1, Fraction(1, 10**6))
+    assert plan.joints
+    assert (plan.joints[0].epsilon, plan.epsilon, plan.delta) == (1, 1, Fraction(1, 10**6))
     found = {s.outputs[0].text: s for s in plan.releases[0].slots}
     assert {s.epsilon for s in found.values()} == {Fraction("0.6"), Fraction("0.2")}
     mu = {text: sqrt(s.mu_squared) for text, s in found.items()}
     assert mu[COUNTED] == pytest.approx(3 * mu[SUMMED], rel=1e-6)
-    assert is_private(sum((s.mu_squared for s in found.values()), Fraction(0)), Fraction(1), plan.joint.delta)
+    assert is_private(sum((s.mu_squared for s in found.values()), Fraction(0)), Fraction(1), plan.joints[0].delta)
 
 
 def test_hints_of_all_slots_make_the_pool(normal: Session) -> None:
     sql = "SELECT COUNT(*, epsilon => 0.2), SUM(age, epsilon => 0.1) FROM patients"
     plan = planned(normal, sql)
-    assert plan.joint is not None
-    assert plan.joint.epsilon == plan.epsilon == Fraction("0.3")
+    assert plan.joints
+    assert plan.joints[0].epsilon == plan.epsilon == Fraction("0.3")
     receipt = normal.execute(sql).receipt
     assert receipt is not None
     assert (receipt.epsilon, receipt.delta) == (Fraction("0.3"), Fraction(1, 10**6))
@@ -425,7 +425,9 @@ def test_the_rest_of_the_text_keeps_its_places() -> None:
     assert taken.text.count("\r\n") == 1
     assert [taken.text[t.start : t.end + 1] for t in taken.tokens] == [t.text for t in taken.tokens]
     assert all(one.end < other.start for one, other in pairwise(taken.tokens))
-    assert {text[at : at + 1]: hint.share for at, hint in taken.hints.items()} == amounts(S="1/10", f="1/5")
+    assert {text[at : at + 1]: found.hint.share for at, found in taken.hints.items() if found.hint} == amounts(
+        S="1/10", f="1/5"
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ the proof

@@ -219,16 +219,17 @@ def noised(slot: Slot, vector: Vector) -> list[Noised]:
 def check_price(plan: PrivatePlan) -> None:
     """The normal noise of a statement, as one Gaussian mechanism, is as private as it is charged for: its delta by the
     analytic formula, in floats (Balle, Wang 2018)."""
-    normal = [slot for release in plan.releases for slot in release.slots if slot.sigma is not None]
-    if plan.joint is None:
-        if normal:
-            raise Violation("(ii) normal noise is not paid for")
-        return
-    mu = sum(slot.norms.l2_squared / float(slot.sigma or 0) ** 2 for slot in normal) ** 0.5
-    epsilon = float(sum(slot.epsilon for slot in normal))
-    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    if erfc(a / 2**0.5) / 2 - exp(epsilon) * erfc(b / 2**0.5) / 2 > float(plan.joint.delta) * (1 + 1e-6):
-        raise Violation(f"(ii) normal noise of mu {mu} is not ({epsilon}, {float(plan.joint.delta)})-DP")
+    charged = {name for joint in plan.joints for name in joint.releases}
+    if any(release.normal and release.release.name not in charged for release in plan.releases):
+        raise Violation("(ii) normal noise is not paid for")
+    for joints in [[joint] for joint in plan.joints] + [list(plan.joints)][: len(plan.joints) > 1]:
+        names = {name for joint in joints for name in joint.releases}
+        normal = [slot for release in plan.releases if release.release.name in names for slot in release.normal]
+        mu = sum(slot.norms.l2_squared / float(slot.sigma or 0) ** 2 for slot in normal) ** 0.5
+        epsilon, delta = float(sum(slot.epsilon for slot in normal)), float(sum(joint.delta for joint in joints))
+        a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+        if erfc(a / 2**0.5) / 2 - exp(epsilon) * erfc(b / 2**0.5) / 2 > delta * (1 + 1e-6):
+            raise Violation(f"(ii) normal noise of mu {mu} is not ({epsilon}, {delta})-DP")
 
 
 # ---- pairs
