@@ -23,7 +23,7 @@ from math import ceil, floor, log, prod
 
 from sqlglot import exp
 
-from dpsql.compile.grid import coarsened, grid_of
+from dpsql.compile.grid import Grid, coarsened, grid_of
 from dpsql.compile.ir import Measure, Scalar, Statistic, is_same
 from dpsql.compile.slots import MOST_WEIGHT, Axis, Slot, SlotKind, is_always, needs
 from dpsql.compile.trees import wrapped
@@ -42,15 +42,36 @@ _APART = {Statistic.UNITS: SlotKind.UNITS, Statistic.DISTINCT: SlotKind.DISTINCT
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
-    """Measures of one slot, and to which degree it needs each value (0: only whether it is there)."""
+class _Value:
+    """What a slot needs of a value. degree: 0 where it only has to be there, and then without its grid."""
 
-    values: tuple[tuple[Scalar, int], ...]
+    scalar: Scalar
+    degree: int
+    grid: Grid | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Measures of one slot, and what they are made of. error: the sum of the logarithms of their variances, at an
+    epsilon of its own, up to what does not depend on the slot."""
+
+    values: tuple[_Value, ...]
     measures: tuple[Measure, ...]
+    error: float
 
     @property
     def is_hinted(self) -> bool:
         return any(measure.hints for measure in self.measures)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two groups that can be joined. gain: by how much less the error is, the number of slots left out."""
+
+    one: _Group
+    other: _Group
+    joint: _Group
+    gain: float
 
 
 def cover(measures: Sequence[Measure], *, normal: bool = False) -> tuple[Slot, ...]:
@@ -66,14 +87,12 @@ def cover(measures: Sequence[Measure], *, normal: bool = False) -> tuple[Slot, .
         elif measure.statistic is Statistic.ROWS and measure.argument is not None:
             filtered.append(Slot(SlotKind.ROWS, measure.argument, None, (measure,), *_PRICED))
         else:
-            groups.append(_Group(needs(measure), (measure,)))
+            groups.append(_alone(measure))
     fixed = len(apart) + len(filtered) + len(clamps)
     hinted = [g for g in groups if g.is_hinted]
     others = [g for g in groups if not g.is_hinted]
-    while (better := _best(hinted, fixed + len(others), 2 * len(measures))) is not None:
-        hinted = better
-    while (better := _best(others, fixed + len(hinted), power * len(measures))) is not None:
-        others = better
+    hinted = _merged(hinted, fixed + len(others), 2 * len(measures))
+    others = _merged(others, fixed + len(hinted), power * len(measures))
     order = {measure.name: i for i, measure in enumerate(measures)}
     groups = sorted([*others, *hinted], key=lambda g: order[g.measures[0].name])
     found = [_slot(group) for group in groups]
@@ -85,68 +104,83 @@ def spread(measure: Measure, slot: Slot) -> float:
     """The variance of a measure read from a slot, where that of its noise is the square of what a row adds at most."""
     if slot.kind in (SlotKind.ROWS, SlotKind.UNITS, SlotKind.DISTINCT):
         return 1.0
-    values = tuple((a.argument, a.degree) for a in slot.axes)
+    values = tuple(_value(a.argument, a.degree) for a in slot.axes)
     if slot.kind is SlotKind.SUM:
         assert slot.argument is not None
-        values = ((slot.argument, 1),)
-    return _variance(measure, _Group(values, slot.outputs))
+        values = (_value(slot.argument, 1),)
+    return _variance(measure, values, slot.outputs)
 
 
-def _best(groups: Sequence[_Group], fixed: int, shared: int) -> list[_Group] | None:
-    """The groups with that pair joined whose joining makes the expected error least; None where none makes it less.
-    fixed: how many slots there are beside; shared: how often the logarithm of the number of slots is in the error."""
-    slots = len(groups) + fixed
-    gained, found = 1e-9, None
-    for j in range(1, len(groups)):
-        for i in range(j):
-            joint = _joined(groups[i], groups[j])
-            if joint is None:
-                continue
-            saved = shared * log(slots / (slots - 1)) if slots > 1 else 0.0
-            gain = saved + _error(groups[i]) + _error(groups[j]) - _error(joint)
-            if gain > gained:
-                gained, found = gain, [joint if g is groups[i] else g for g in groups if g is not groups[j]]
-    return found
+def _merged(groups: Sequence[_Group], fixed: int, shared: int) -> list[_Group]:
+    """The groups, joined two at a time as long as that makes the expected error less. fixed: how many slots there are
+    beside; shared: how often the logarithm of the number of slots is in the error. What joining two gains changes with
+    the number of slots alone, by as much for all, so each pair is looked at once."""
+    left = list(groups)
+    pairs = [p for j in range(1, len(left)) for i in range(j) if (p := _joined(left[i], left[j])) is not None]
+    while pairs and (slots := len(left) + fixed) > 1:
+        best = max(pairs, key=lambda pair: pair.gain)
+        if best.gain + shared * log(slots / (slots - 1)) <= 1e-9:
+            break
+        left = [best.joint if group is best.one else group for group in left if group is not best.other]
+        pairs = [p for p in pairs if not {id(p.one), id(p.other)} & {id(best.one), id(best.other)}]
+        place = next(i for i, group in enumerate(left) if group is best.joint)
+        before = [_joined(group, best.joint) for group in left[:place]]
+        pairs += filter(None, before + [_joined(best.joint, group) for group in left[place + 1 :]])
+    return left
 
 
-def _joined(one: _Group, other: _Group) -> _Group | None:
+def _joined(one: _Group, other: _Group) -> _Pair | None:
     """One group of both; None where a measure would be over other rows, or a sum on a coarser grid."""
     values = list(one.values)
-    for scalar, degree in other.values:
-        place = next((i for i, (mine, _) in enumerate(values) if is_same(mine, scalar)), None)
+    for value in other.values:
+        place = next((i for i, mine in enumerate(values) if is_same(mine.scalar, value.scalar)), None)
         if place is None:
-            values.append((scalar, degree))
+            values.append(value)
         else:
-            values[place] = (values[place][0], max(values[place][1], degree))
-    joint = _Group(tuple(values), one.measures + other.measures)
-    if sum(degree > 0 for _, degree in values) > 2:
+            values[place] = _value(values[place].scalar, max(values[place].degree, value.degree))
+    if sum(value.degree > 0 for value in values) > 2:
         return None
-    for measure in joint.measures:
-        own = [scalar for scalar, _ in needs(measure)]
-        if not all(is_always(v) or any(is_same(v, o) for o in own) for v, _ in values):
+    measures = one.measures + other.measures
+    partial = [value.scalar for value in values if not is_always(value.scalar)]
+    for measure in measures if partial else ():
+        if not all(any(is_same(scalar, own) for own, _ in needs(measure)) for scalar in partial):
             return None
-    if _kind(joint) is SlotKind.MOMENTS:
-        for axis in _axes(joint):
-            summed = any(m.statistic is Statistic.SUM and is_same(m.argument, axis.argument) for m in joint.measures)
-            if summed and axis.grid != grid_of(axis.argument.facts):
+    if _kind(values, measures) is SlotKind.MOMENTS:
+        fine = {id(value.scalar): value.grid for value in values}
+        for axis in _axes(values):
+            summed = any(m.statistic is Statistic.SUM and is_same(m.argument, axis.argument) for m in measures)
+            if summed and axis.grid != fine[id(axis.argument)]:
                 return None
-    return joint
+    joint = _group(tuple(values), measures)
+    return _Pair(one, other, joint, one.error + other.error - joint.error)
 
 
-def _kind(group: _Group) -> SlotKind:
-    statistics = {m.statistic for m in group.measures}
+def _value(scalar: Scalar, degree: int) -> _Value:
+    return _Value(scalar, degree, grid_of(scalar.facts) if degree else None)
+
+
+def _alone(measure: Measure) -> _Group:
+    return _group(tuple(_value(*needed) for needed in needs(measure)), (measure,))
+
+
+def _group(values: tuple[_Value, ...], measures: tuple[Measure, ...]) -> _Group:
+    return _Group(values, measures, sum(log(_variance(m, values, measures)) for m in measures))
+
+
+def _kind(values: Sequence[_Value], measures: Sequence[Measure]) -> SlotKind:
+    statistics = {m.statistic for m in measures}
     if statistics <= {Statistic.ROWS, Statistic.VALUES}:
         return SlotKind.ROWS
-    return SlotKind.SUM if statistics == {Statistic.SUM} and len(group.values) == 1 else SlotKind.MOMENTS
+    return SlotKind.SUM if statistics == {Statistic.SUM} and len(values) == 1 else SlotKind.MOMENTS
 
 
 def _slot(group: _Group) -> Slot:
-    kind = _kind(group)
+    kind = _kind(group.values, group.measures)
     if kind is SlotKind.MOMENTS:
-        return Slot(kind, None, None, group.measures, *_PRICED, axes=_axes(group))
+        return Slot(kind, None, None, group.measures, *_PRICED, axes=_axes(group.values))
     if kind is SlotKind.SUM:
-        ((value, _),) = group.values
-        return Slot(kind, value, grid_of(value.facts), group.measures, *_PRICED)
+        (value,) = group.values
+        return Slot(kind, value.scalar, value.grid, group.measures, *_PRICED)
     tests = [exp.Not(this=exp.Is(this=wrapped(v.tree.copy()), expression=exp.null())) for v in _partial(group)]
     argument = replace(_partial(group)[0], tree=exp.and_(*tests, copy=False)) if tests else None
     return Slot(kind, argument, None, group.measures, *_PRICED)
@@ -158,7 +192,7 @@ def _clamped(measure: Measure) -> Slot:
     if measure.statistic is Statistic.ROWS:
         slot = Slot(SlotKind.ROWS, measure.argument, None, (measure,), *_PRICED)
     else:
-        slot = _slot(_Group(needs(measure), (measure,)))
+        slot = _slot(_alone(measure))
     assert measure.per_group is not None
     lo, hi = measure.per_group
     return replace(slot, part=(ceil(lo / slot.grid_step), floor(hi / slot.grid_step)))
@@ -166,46 +200,42 @@ def _clamped(measure: Measure) -> Slot:
 
 def _partial(group: _Group) -> list[Scalar]:
     """The values that a row may lack."""
-    return [value for value, _ in group.values if not is_always(value)]
+    return [value.scalar for value in group.values if not is_always(value.scalar)]
 
 
-def _axes(group: _Group) -> tuple[Axis, ...]:
+def _axes(values: Sequence[_Value]) -> tuple[Axis, ...]:
     """The values of a slot on grids that keep N in bounds: the finest is made coarser until they do."""
-    values = [(v, d) for v, d in group.values if d or not is_always(v)]
-    grids = {i: grid_of(v.facts) for i, (v, d) in enumerate(values) if d}
-    most = {i: grid.span for i, grid in grids.items()}
-    while prod(n ** values[i][1] for i, n in most.items()) > MOST_WEIGHT:
+    axes = [value for value in values if value.degree or not is_always(value.scalar)]
+    most = {i: value.grid.span for i, value in enumerate(axes) if value.grid is not None}
+    while prod(n ** axes[i].degree for i, n in most.items()) > MOST_WEIGHT:
         widest = max(most, key=lambda i: most[i])
         most[widest] //= 2
-    return tuple(Axis(v, coarsened(grids[i], most[i]) if i in grids else None, d) for i, (v, d) in enumerate(values))
+    grids = [None if value.grid is None else coarsened(value.grid, most[i]) for i, value in enumerate(axes)]
+    return tuple(Axis(value.scalar, grid, value.degree) for value, grid in zip(axes, grids, strict=True))
 
 
-def _error(group: _Group) -> float:
-    """The sum of the logarithms of the variances of a group's measures, at an epsilon of its own, up to what does not
-    depend on the slot."""
-    return sum(log(_variance(m, group)) for m in group.measures)
-
-
-def _variance(measure: Measure, group: _Group) -> float:
-    if _kind(group) is SlotKind.ROWS:
+def _variance(measure: Measure, values: Sequence[_Value], measures: Sequence[Measure]) -> float:
+    """Of a measure in a slot of these values, from which these measures are read."""
+    if _kind(values, measures) is SlotKind.ROWS:
         return 1.0
     own = [scalar for scalar, _ in needs(measure)]
-    mine = [(v, d) for v, d in group.values if any(is_same(v, o) for o in own)]
-    others = prod(d + 1 for v, d in group.values if not any(is_same(v, o) for o in own))
+    mine = [v for v in values if any(is_same(v.scalar, o) for o in own)]
+    others = prod(v.degree + 1 for v in values if not any(is_same(v.scalar, o) for o in own))
     match measure.statistic:
         case Statistic.ROWS | Statistic.VALUES:
-            return prod(d + 1 for _, d in group.values)
+            return prod(v.degree + 1 for v in values)
         case Statistic.SUM:
-            assert measure.argument is not None
-            grid = grid_of(measure.argument.facts)
-            if _kind(group) is SlotKind.SUM:
+            ((grid, degree),) = ((v.grid, v.degree) for v in mine)
+            assert grid is not None
+            if _kind(values, measures) is SlotKind.SUM:
                 return float(max(abs(grid.lo), abs(grid.hi), 1)) ** 2
-            return max(others * sum((grid.lo + grid.span * i / d) ** 2 for _, d in mine for i in range(d + 1)), 1.0)
+            return max(others * sum((grid.lo + grid.span * i / degree) ** 2 for i in range(degree + 1)), 1.0)
         case Statistic.AVG:
-            return others * prod(_SPREAD[d] if is_same(v, measure.argument) else d + 1 for v, d in mine)
+            same = [(v.degree, is_same(v.scalar, measure.argument)) for v in mine]
+            return others * prod(_SPREAD[degree] if is_argument else degree + 1 for degree, is_argument in same)
         case Statistic.COVAR_POP | Statistic.COVAR_SAMP:
-            return prod(_SPREAD[d] for _, d in mine)
+            return prod(_SPREAD[v.degree] for v in mine)
         case Statistic.SLOPE | Statistic.INTERCEPT:
-            return prod(d + 1 for v, d in mine if is_same(v, measure.argument))
+            return prod(v.degree + 1 for v in mine if is_same(v.scalar, measure.argument))
         case _:
             return float(others)
