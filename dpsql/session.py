@@ -29,6 +29,7 @@ from dpsql import releases, shows
 from dpsql.answer import Answer, Receipt, finished
 from dpsql.compile import highlight
 from dpsql.compile import statement as statements
+from dpsql.compile.canonical import too_deep
 from dpsql.compile.check import check
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.lower import Schema, lower
@@ -130,6 +131,8 @@ class Session:
             for sealed in filter(None, (*rewritten.inner, *public)):
                 second_check(sealed.text, sealed.tables, sealed.functions)
             self._bind(priced, rewritten)
+        except RecursionError:
+            raise too_deep() from None
         except Error as error:
             if error.code == "DP502" and resolved is not None and resolved.doubts:
                 error = resolved.doubts[0]  # the engine agrees that the statement does not fit
@@ -263,8 +266,9 @@ class Session:
         """The column types of a public query that private rows are to be compared with."""
         sealed = seal_public(tree, frozenset(schemas))
         second_check(sealed.text, sealed.tables, sealed.functions)
+        named = {name: schema for name, schema in schemas.items() if name in sealed.tables}
         try:
-            types = self._engines.outer.bind(sealed.text, releases.empty_tables(schemas))
+            types = self._engines.outer.bind(sealed.text, releases.empty_tables(named))
         except EngineFailure as failure:
             raise _unfit("the subquery does not fit its tables", failure) from None
         return tuple(releases.type_of(name) for name in types)

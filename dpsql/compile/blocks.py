@@ -9,10 +9,11 @@ from typing import cast
 
 from sqlglot import exp
 
+from dpsql.compile.canonical import span_of
 from dpsql.compile.clauses import Clause
 from dpsql.compile.hints import Bounds, Hint
 from dpsql.compile.trees import CALLED, SUBQUERY, column, implied, unwrapped
-from dpsql.errors import Error, Span
+from dpsql.errors import Error, Span, refusal
 from dpsql.policy.model import Table
 
 
@@ -92,7 +93,8 @@ class PrivateBlock:
     """A SELECT over at least one private table, or one that speaks of the rows of such a SELECT around it; expressions
     are bound. `groups`: the elements of GROUP BY, bound expressions and sets or lists of them. `ctes`: its public WITH
     entries. correlated: (inner, outer) of its conjuncts `inner = outer`, where `outer` speaks of the query around it
-    alone; these are no part of `where`."""
+    alone; these are no part of `where`. size: how many blocks it is, with those that it reads, each as often as it is
+    read: a WITH entry over private rows is written out wherever it is named."""
 
     node: exp.Select
     first: Source
@@ -106,6 +108,7 @@ class PrivateBlock:
     ctes: tuple[exp.CTE, ...]
     shape: Shape
     correlated: tuple[tuple[exp.Expr, exp.Expr], ...] = ()
+    size: int = 1
 
     @property
     def names(self) -> list[str]:
@@ -153,6 +156,10 @@ class PrivateUnion:
         """Of its columns: those of the first branch."""
         return self.branches[0].names
 
+    @property
+    def size(self) -> int:
+        return sum(branch.size for branch in self.branches)
+
 
 Rows = PrivateBlock | PrivateUnion
 """A query whose rows belong to units."""
@@ -166,6 +173,27 @@ class PrivateOther:
 
 
 Private = PrivateBlock | PrivateUnion | PrivateOther
+
+MAX_BLOCKS = 128
+"""Of a statement. What passes do to a block is bounded, and so is how deep they go."""
+
+MAX_FROM = 100
+"""Tables of a SELECT."""
+
+
+def check_from(items: Sequence[exp.Expr]) -> None:
+    """Raises DP104 where FROM has more tables than are answered."""
+    if len(items) > MAX_FROM:
+        span, repair = span_of(items[MAX_FROM]), "name intermediate results in a WITH clause"
+        raise refusal("DP104", f"FROM has more than {MAX_FROM} tables", span=span, repair=repair)
+
+
+def check_blocks(size: int, node: exp.Expr) -> None:
+    """Raises DP104 where a statement, or one query of it, is of more blocks than are answered."""
+    if size > MAX_BLOCKS:
+        reason = f"the statement reads private rows in more than {MAX_BLOCKS} SELECTs"
+        repair = "ask for less at once; a WITH entry counts as often as it is read, with all that it reads"
+        raise refusal("DP104", reason, span=span_of(node), repair=repair)
 
 
 @dataclass(frozen=True, slots=True)

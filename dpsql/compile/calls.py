@@ -30,17 +30,21 @@ class Call:
 Rule = Callable[[Call], Scalar]
 
 
+MANY = 99
+"""Arguments of what takes any number of them; `public` and the gate take no more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
-    """name: as SQL spells it. keys: where the node keeps its arguments, in SQL's order. least, most: how many
-    (most None = any number). read: further keys, which the rule reads itself. neutral: keys a node may carry besides,
+    """name: as SQL spells it. keys: where the node keeps its arguments, in SQL's order. least, most: how many.
+    read: further keys, which the rule reads itself. neutral: keys a node may carry besides,
     with the one value that changes nothing. takes_age: whether its last argument may be age(a, b)."""
 
     name: str
     keys: tuple[str, ...]
     rule: Rule
     least: int = 1
-    most: int | None = 1
+    most: int = 1
     read: tuple[str, ...] = ()
     neutral: Mapping[str, object] = field(default_factory=dict)
     takes_age: bool = False

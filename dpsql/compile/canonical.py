@@ -39,7 +39,7 @@ def read(tokens: list[Token], text: str) -> exp.Query:
     try:
         trees = parser.parse(tokens, text)
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep() from None
     except ParseError as error:
         raise _syntax(error, text, tokens) from None
     except Exception:  # whatever a third party's code raises on a hostile text is a refusal
@@ -69,7 +69,7 @@ def write(tree: exp.Expr) -> str:
         dissolve(copy)
         return text
     except RecursionError:
-        raise _too_deep() from None
+        raise too_deep() from None
     except Exception:  # whatever a third party's code raises on a hostile tree is a refusal
         raise refusal("DP106", "there is no way to write this statement for DuckDB") from None
 
@@ -202,7 +202,7 @@ def check_shape(tree: exp.Query) -> exp.Query:
     has it."""
     for depth, level in enumerate(levels(tree)):
         if depth == MAX_TREE_DEPTH:
-            raise _too_deep()
+            raise too_deep()
         for node in level:
             if isinstance(node, exp.Identifier):
                 continue
@@ -255,7 +255,7 @@ def _syntax(error: ParseError, text: str, tokens: list[Token]) -> Error:
     found = error.errors[0] if error.errors else {}
     reason = str(found.get("description") or "")
     if "number of AST nodes" in reason:
-        return _too_deep()
+        return too_deep()
     line, column, shown = found.get("line"), found.get("col"), str(found.get("highlight") or "")
     span = None
     if isinstance(line, int) and isinstance(column, int):
@@ -265,6 +265,7 @@ def _syntax(error: ParseError, text: str, tokens: list[Token]) -> Error:
     return syntax_error(reason, span, tokens, text)
 
 
-def _too_deep() -> Error:
+def too_deep() -> Error:
+    """The refusal of what no pass could walk."""
     repair = "name intermediate results in a WITH clause, use IN for lists of alternatives, give each join its ON"
     return refusal("DP104", "the statement is too deeply nested", repair=repair)

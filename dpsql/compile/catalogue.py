@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from dpsql.compile import bits, choices, composed, dates, elementary, parts, patterns, rounding, shifts, strings
-from dpsql.compile.calls import Call, Function, Rule, of_kind, plain
+from dpsql.compile.calls import MANY, Call, Function, Rule, of_kind, plain
 from dpsql.compile.casts import cast_to
 from dpsql.compile.ir import Scalar
 from dpsql.compile.kinds import DATE, INTEGER
@@ -194,10 +194,10 @@ NODES: dict[type[exp.Expr], Function] = {
     exp.BitwiseNot: Function("~", _ONE, plain(bits.inverse)),
     exp.BitwiseLeftShift: Function("<<", _PAIR, plain(bits.shifted_left), 2, 2),
     exp.BitwiseRightShift: Function(">>", _PAIR, plain(bits.shifted_right), 2, 2),
-    exp.Coalesce: Function("coalesce", ("this", "expressions"), choices.coalesce, 1, None),
+    exp.Coalesce: Function("coalesce", ("this", "expressions"), choices.coalesce, 1, MANY),
     exp.Nullif: Function("nullif", _PAIR, choices.nullif, 2, 2),
-    exp.Greatest: Function("greatest", ("this", "expressions"), choices.extreme, 1, None, (), {"ignore_nulls": True}),
-    exp.Least: Function("least", ("this", "expressions"), choices.extreme, 1, None, (), {"ignore_nulls": True}),
+    exp.Greatest: Function("greatest", ("this", "expressions"), choices.extreme, 1, MANY, (), {"ignore_nulls": True}),
+    exp.Least: Function("least", ("this", "expressions"), choices.extreme, 1, MANY, (), {"ignore_nulls": True}),
     exp.Extract: Function("extract", ("expression",), _extract, 1, 1, ("this",), takes_age=True),
     **_parts_by_node(),
     exp.TimestampTrunc: Function("date_trunc", _ONE, _truncate, 1, 1, ("unit",)),
@@ -238,7 +238,7 @@ NODES: dict[type[exp.Expr], Function] = {
         _ALL,
         lambda call: composed.concatenated(call.arguments, call.span),
         1,
-        None,
+        MANY,
         (),
         {"safe": True, "coalesce": True},
     ),
@@ -247,7 +247,7 @@ NODES: dict[type[exp.Expr], Function] = {
         _ALL,
         lambda call: composed.joined_by(call.arguments[0], call.arguments[1:], call.span),
         2,
-        None,
+        MANY,
         (),
         {"safe": True, "coalesce": True},
     ),

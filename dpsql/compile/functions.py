@@ -35,7 +35,7 @@ def apply(node: exp.Expr, scope: Scope, lower: Lower) -> Scalar:
         if not skip and value not in (None, False, []) and function.neutral.get(key) != value:
             repair = f"write {function.name} with {_arity(function)} and nothing more"
             raise refusal("DP231", f"an option of {function.name} is not answered", span=span_of(node), repair=repair)
-    if len(arguments) < function.least or (function.most is not None and len(arguments) > function.most):
+    if not function.least <= len(arguments) <= function.most:
         reason, places = f"{function.name} takes {_arity(function)}", "abcdefgh"[: max(function.least, 1)]
         repair = f"write {function.name}({', '.join(places)})"
         raise refusal("DP231", reason, span=span_of(node), repair=repair)
@@ -72,8 +72,6 @@ def _age(node: exp.Expr) -> exp.Anonymous | None:
 
 
 def _arity(function: Function) -> str:
-    if function.most is None:
-        return f"at least {function.least} arguments"
     if function.least == function.most:
         return "1 argument" if function.least == 1 else f"{function.least} arguments"
     return f"{function.least} to {function.most} arguments"

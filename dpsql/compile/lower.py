@@ -23,6 +23,7 @@ from dpsql.compile.blocks import (
     PublicBlock,
     Resolved,
     aggregates,
+    check_blocks,
     item_name,
     leaves,
 )
@@ -44,6 +45,9 @@ from dpsql.compile.units import check_unit_column
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, PublicFacts, SqlType
 from dpsql.policy.model import Policy
+
+MAX_AGGREGATES = 256
+"""Of a release. What is chosen for one is weighed against all others."""
 
 Schema = Mapping[str, SqlType]
 
@@ -73,7 +77,7 @@ class _Lowerer:
         self._asked: dict[tuple[int, bool], PublicQuery] = {}
         self._nested: dict[int, exp.Expr] = {}
         self._done: dict[int, exp.Expr] = {}
-        self._named = 0
+        self._named = self._size = 0
 
     def place(self, node: exp.Expr, *, at_top: bool = False) -> exp.Expr:
         """`node`, a public part of the statement, with every release below it cut out, in place."""
@@ -169,6 +173,8 @@ class _Lowerer:
         made = self.rows.block(block, counted=True)
         outer_keys = [inner for inner, _ in block.correlated]
         keys = self._keys(block, made, outer_keys)
+        self._size += block.size
+        check_blocks(self._size, block.node)
         self._named += 1  # before the block's own subqueries, which may be releases too
         name = f"released_{self._named}"
         measures = Measures(block, self.rows, made, unowned=whole is not block)
@@ -185,6 +191,10 @@ class _Lowerer:
         self._check_rows_as_units(made, block)
         if not measures.found:  # which groups exist is the question: a public list does not answer it
             public, private = None, tuple(k.key.name for k in keys)
+        if len(measures.found) > MAX_AGGREGATES:
+            reason = f"a query has more than {MAX_AGGREGATES} aggregates over private rows"
+            repair = "ask for less at once: each takes its share of epsilon from all others"
+            raise refusal("DP104", reason, span=span_of(block.node), repair=repair)
         release = Release(
             name=name,
             input=made.relation,

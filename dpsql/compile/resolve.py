@@ -13,6 +13,7 @@ outside. A query may name columns of the queries around it, which are looked up 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from sqlglot import exp
@@ -32,6 +33,8 @@ from dpsql.compile.blocks import (
     Rows,
     Source,
     TableSource,
+    check_blocks,
+    check_from,
     item_name,
     nested_column,
     tables_of,
@@ -139,7 +142,9 @@ class _Resolver:
         self, node: exp.Select, env: Environment, ctes: tuple[exp.CTE, ...], outer: Names | None
     ) -> PrivateBlock | None:
         names = Names(outer=outer)
-        sources = [self._source(item, env, names) for item in from_items(node)]
+        items = from_items(node)
+        check_from(items)
+        sources = [self._source(item, env, names) for item in items]
         if any(map(_is_private, sources)):
             return self._private(node, sources, env, ctes, names)
         for item in node.expressions:
@@ -180,8 +185,17 @@ class _Resolver:
         ctes: tuple[exp.CTE, ...],
         names: Names,
     ) -> PrivateBlock:
-        binder = Binder(node, names, lambda query, around: self._nest(query, env, around), self._kept, self.policy)
-        return binder.block(sources[0], sources[1:], ctes)
+        sizes = [s.block.size for s in sources if isinstance(s, BlockSource)]
+
+        def kept(nested: Nested, span: Span | None = None) -> exp.Expr:
+            sizes.append(nested.size if isinstance(nested, PrivateBlock | PrivateUnion) else 0)
+            return self._kept(nested, span)
+
+        binder = Binder(node, names, lambda query, around: kept(*self._nest(query, env, around)), kept, self.policy)
+        check_blocks(1 + sum(sizes), node)
+        block = replace(binder.block(sources[0], sources[1:], ctes), size=1 + sum(sizes))
+        check_blocks(block.size, node)
+        return block
 
     def _kept(self, nested: Nested, span: Span | None = None) -> exp.Expr:
         """What stands for a nested query in the expression around it, at its place."""
@@ -200,13 +214,13 @@ class _Resolver:
         for child in list(node.iter_expressions()):
             self._public_part(child, env, outer)
 
-    def _nest(self, node: exp.Expr, env: Environment, names: Names) -> exp.Expr:
-        """Resolve a query in an expression of a private block; what stands for it there."""
+    def _nest(self, node: exp.Expr, env: Environment, names: Names) -> tuple[Nested, Span | None]:
+        """Resolve a query in an expression of a private block; and where it stands."""
         copy = copied(node)
         bound: Nested | None = self.query(copy, env, names)
         if bound is None:
             bound = self._correlated(node, env, names) or PublicBlock(copy, _kept(env))
-        return self._kept(bound, span_of(node))
+        return bound, span_of(node)
 
     def _correlated(self, node: exp.Expr, env: Environment, names: Names) -> PrivateBlock | None:
         """A public SELECT that names columns of the private block around it, bound like a private one."""
