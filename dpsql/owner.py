@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpsql.errors import refusal
-from dpsql.ledger import Balance, Ledger, Terms, record, terms
+from dpsql.errors import Error, refusal
+from dpsql.ledger import Balance, Ledger, Price, Terms, look, record, spent, terms
 from dpsql.ledger.chain import adopt
 from dpsql.ledger.file import LedgerFile
 from dpsql.ledger.keys import Keys
@@ -111,14 +111,14 @@ def check_analyst(policy: Policy, analyst: str | None) -> None:
 def open_account(policy: Policy, snapshot: Snapshot, ledger: str | Path | None, analyst: str | None = None) -> Ledger:
     """The policy's account over the snapshot's sources, and in it the purse of this analyst; without a name, the one of
     all together."""
-    return Ledger.open(_file(ledger), _terms(policy, snapshot, analyst))
+    return Ledger.open(_file(ledger), _terms(policy, snapshot.sources, analyst))
 
 
 def _file(ledger: str | Path | None) -> Path | None:
     return None if ledger is None else Path(ledger)
 
 
-def _terms(policy: Policy, snapshot: Snapshot, analyst: str | None = None) -> Terms:
+def _terms(policy: Policy, sources: Sequence[str], analyst: str | None = None) -> Terms:
     budget = policy.budget
     return terms(
         budget.account,
@@ -126,7 +126,7 @@ def _terms(policy: Policy, snapshot: Snapshot, analyst: str | None = None) -> Te
         delta=budget.delta,
         composition=budget.composition,
         unit=policy.unit,
-        sources=list(snapshot.sources),
+        sources=list(sources),
         analyst=analyst,
         renew=budget.renew,
         joint_epsilon=budget.joint_epsilon,
@@ -135,23 +135,23 @@ def _terms(policy: Policy, snapshot: Snapshot, analyst: str | None = None) -> Te
 
 
 def balances_of(policy: str | Path, ledger: str | Path | None = None, analyst: str | None = None) -> list[Balance]:
-    """Of the purse of this analyst; without a name, of every purse: first that of all together."""
+    """Of the purse of this analyst; without a name, of every purse: first that of all together. Needs no data."""
     loaded = load_policy(policy)
-    account = open_account(loaded, snapshot_for(loaded, None, "required"), ledger, analyst)
-    try:
-        return account.balances() if analyst is None else [account.balance()]
-    finally:
-        account.close()
+    return look(_file(ledger), _terms(loaded, _known_sources(loaded), analyst), every=analyst is None)
 
 
-def balance_of(policy: str | Path, ledger: str | Path | None = None) -> Balance:
-    """What the policy's account has spent and has left."""
-    loaded = load_policy(policy)
-    account = open_account(loaded, snapshot_for(loaded, None, "required"), ledger)
+def spent_of(policy: str | Path, ledger: str | Path | None = None) -> tuple[Price, int]:
+    """What the account of the policy's name has spent, under whatever terms, and in how many statements."""
+    return spent(_file(ledger), load_policy(policy).budget.account)
+
+
+def _known_sources(policy: Policy) -> Sequence[str]:
+    """The snapshot's sources, where there is one that fits."""
     try:
-        return account.balance()
-    finally:
-        account.close()
+        found = snapshots.find(policy)
+    except Error:
+        return ()
+    return () if found is None else found.sources
 
 
 def open_account_anew(
@@ -160,7 +160,7 @@ def open_account_anew(
     """A fresh account under the policy's terms; what was spent stays on record, and is no longer counted."""
     loaded = load_policy(policy)
     snapshot = snapshot_for(loaded, database, "auto")
-    account = Ledger.open_new(_file(ledger), _terms(loaded, snapshot))
+    account = Ledger.open_new(_file(ledger), _terms(loaded, snapshot.sources))
     try:
         return account.balance()
     finally:
@@ -171,7 +171,7 @@ def reopen_account(policy: str | Path, ledger: str | Path | None = None) -> Bala
     """Let a frozen account take charges again."""
     loaded = load_policy(policy)
     Ledger.reopen(_file(ledger), loaded.budget.account)
-    return balance_of(policy, ledger)
+    return balances_of(policy, ledger)[0]
 
 
 def verify_ledger(ledger: str | Path | None) -> Verified:

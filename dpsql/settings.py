@@ -90,6 +90,10 @@ class Settings(Mapping[str, object]):
         }
 
     def _epsilon(self, value: str) -> Fraction:
+        budget = self._policy.budget
+        if value.startswith("-") or not value.strip("0."):
+            reason = f"epsilon is above 0, and at most {show_amount(budget.max_query_epsilon)} here, as the policy says"
+            raise refusal("DP120", reason, repair=f"SET epsilon = {show_amount(budget.per_query_epsilon)}")
         epsilon = parse_amount(value, what="epsilon")
         if epsilon > self._policy.budget.max_query_epsilon:
             most = show_amount(self._policy.budget.max_query_epsilon)

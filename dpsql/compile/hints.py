@@ -25,6 +25,9 @@ HINT = "hint"
 
 _EPSILON, PER_ROW, PER_GROUP = _NAMES = ("epsilon", "contribution_bounds_per_row", "contribution_bounds_per_group")
 _EXAMPLES = {_EPSILON: "COUNT(*, epsilon => 0.1)", **dict.fromkeys((PER_ROW, PER_GROUP), "SUM(x, {} => (0, 100))")}
+_NAMES_MEANT = ("eps", "e", "ε", "budget", "privacy_budget")
+_DID_YOU_MEAN = "did you mean epsilon => 0.1, last in the parentheses of an aggregate?"
+_ARROWS = {TokenType.FARROW, TokenType.COLON_EQ}
 _NUMBER = {TokenType.NUMBER, TokenType.DOT}
 _LARGEST = 10**30
 """Of a bound, whose digits are written out."""
@@ -99,6 +102,9 @@ def take(text: str, tokens: Sequence[Token]) -> Taken:
             opened.append(i)
         elif token.token_type in CLOSING and opened:
             opened.pop()
+        elif token.token_type in _ARROWS and i and _is_nearly(tokens[i - 1 : i + 1], tokens[i + 1 : i + 2]):
+            at = Span(tokens[i - 1].start, token.end + 1)
+            raise refusal("DP120", f"no argument is called {text[at.start : at.end]}", span=at, repair=_DID_YOU_MEAN)
         elif token.token_type is TokenType.FARROW and i and _name(tokens[i - 1]):
             last = _last(tokens, i, opened[-1] if opened else -1)
             at = tokens[opened[-1] - 1].start
@@ -153,6 +159,16 @@ def _with(found: Arguments, text: str, tokens: Sequence[Token]) -> Arguments:
         raise _misplaced(f"one {name} => is enough", tokens[:2], "leave one of them out")
     value = Hint(_share(text, tokens), span) if name == _EPSILON else _bounds(name, text, tokens)
     return Arguments((*found.given, value))
+
+
+def _is_nearly(called: Sequence[Token], value: Sequence[Token]) -> bool:
+    """Whether `name =>` or `name :=` before a number is a slip of the pen for `epsilon =>`."""
+    name, arrow = called
+    if name.token_type is not TokenType.VAR or not value or value[0].token_type is not TokenType.NUMBER:
+        return False
+    right = name.text.lower() == _EPSILON
+    close = name.text.lower() in _NAMES_MEANT or bool(nearest(name.text, [_EPSILON]))
+    return close and not (right and arrow.token_type is TokenType.FARROW)
 
 
 def _last(tokens: Sequence[Token], arrow: int, opened: int) -> int:

@@ -267,7 +267,8 @@ def _alike(texts: Sequence[Scalar], others: Sequence[Scalar]) -> str:
     if value is None and number is not None and texts:
         return f"write it in quotes: '{number}'"
     if value is not None:
-        return f"make the number a text: CAST({text_of(others[0])} AS VARCHAR)" if others else "convert one with CAST"
+        as_text = f"CAST({text_of(others[0])} AS VARCHAR)" if others else ""
+        return f"write a number, such as 10; {as_text} is the number as text" if others else "convert one with CAST"
     x = text_of(texts[0]) if texts else "x"
     return f"convert the text with TRY_CAST({x} AS DOUBLE), which is NULL where it spells no number"
 

@@ -283,7 +283,7 @@ class _Lowerer:
         if block.order:
             outer.set("order", exp.Order(expressions=[rebuild(o, post) for o in block.order]))
         for clause in ("limit", "offset", "distinct"):
-            if node.args.get(clause):
+            if node.args.get(clause) and not (clause == "distinct" and _tells_groups_apart(outer, post)):
                 outer.set(clause, copied(node.args[clause]))
         return outer
 
@@ -308,6 +308,14 @@ class _Lowerer:
             key = Key(f"k{len(found) + 1}", scalar, shown(meaning), of_unit)
             found.append(GroupKey(meaning, key))
         return found
+
+
+def _tells_groups_apart(outer: exp.Select, post: PostProcessing) -> bool:
+    """Whether DISTINCT is idle: all keys are shown, and a released table has one row for each combination of them. (Not
+    with several grouping sets, whose NULL for "all" is alike to a key that is NULL.) Left out, the groups stay in the
+    order of their keys, in which they are released; an engine gives distinct rows in that of their hashes."""
+    shown = {item.this.name for item in outer.expressions if isinstance(item.this, exp.Column)}
+    return len(post.sets) <= 1 and bool(post.keys) and shown >= {key.key.name for key in post.keys}
 
 
 def _keyed(block: PrivateBlock) -> PrivateBlock:

@@ -106,11 +106,30 @@ def _literal(value: Value | None, at: Token) -> exp.Expr:
             return exp.Cast(this=exp.Literal.string(str(value)), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
         case date() if not isinstance(value, datetime):
             return exp.Cast(this=exp.Literal.string(str(value)), to=exp.DataType.build("DATE", dialect="duckdb"))
-    raise refusal(
-        "DP003",
-        f"SQL has no literal for this value of type {type(value).__name__[:40]}",
-        span=span_of_token(at),
-        repair="None, bool, int, Decimal, float, str, date or datetime: finite, no time zone, no NUL, not too long",
+    reason, repair = _unfit(value)
+    raise refusal("DP003", reason, span=span_of_token(at), repair=repair)
+
+
+def _unfit(value: object) -> tuple[str, str]:
+    """Why SQL has no literal for a value, and what to pass instead."""
+    match value:
+        case float() | Decimal() if not isfinite(value):
+            return "NaN and infinities are no values of a parameter", "pass a finite number, or None for NULL"
+        case int():
+            return "this whole number is larger than any of SQL's: 2^127 - 1 is the largest", "pass it as a float"
+        case Decimal():
+            return "this Decimal has more than the 38 digits of SQL's", "round it, or pass it as a float"
+        case str():
+            return (
+                f"this text has more than {MAX_CHARACTERS:,} characters, or one that SQL has not: NUL, a surrogate",
+                "pass a shorter one without it",
+            )
+        case datetime():
+            return "a parameter has no time zone", "pass value.replace(tzinfo=None), in the time zone of the column"
+    kind = type(value).__name__[:40]
+    return (
+        f"SQL has no literal for a value of type {kind}",
+        "pass None, bool, int, Decimal, float, str, date or datetime",
     )
 
 

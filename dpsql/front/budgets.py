@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dpsql.front.arguments import ledger_option, opened_session, script_arguments, scripts_of
-from dpsql.front.diagnostics import OK, guarded
+from dpsql.front.diagnostics import OK, Usage, guarded
 
 if TYPE_CHECKING:
     from dpsql.ledger import Balance
@@ -51,11 +51,13 @@ def _open_anew(arguments: list[str]) -> int:
         description="Open the policy's account anew, with its whole budget. For the owner: what was spent under "
         "the old terms is no longer counted, though the answers are still out there.",
     )
-    parser.add_argument("--new", action="store_true", required=True, help="yes, forget what was spent")
+    parser.add_argument("--new", action="store_true", required=True, help="what it is to be opened as: the one way")
+    parser.add_argument("--yes", action="store_true", help="do not ask whether what was spent may be forgotten")
     parser.add_argument("policy", metavar="POLICY")
     parser.add_argument("database", metavar="DATABASE", nargs="?")
     ledger_option(parser)
     given = parser.parse_args(arguments)
+    _confirm(given)
 
     def opened() -> Balance:
         from dpsql.owner import open_account_anew
@@ -63,6 +65,27 @@ def _open_anew(arguments: list[str]) -> int:
         return open_account_anew(given.policy, given.database, given.ledger)
 
     return _show(given, [guarded(opened)])
+
+
+def _confirm(given: argparse.Namespace) -> None:
+    """Say what would no longer be counted, and go on only where the owner wants that. Raises Usage."""
+    from dpsql.owner import spent_of
+
+    price, statements = guarded(partial(spent_of, given.policy, given.ledger))
+    if not statements:
+        return
+    from dpsql.front.whatif import priced
+
+    times = f"{statements} statement{'s' * (statements != 1)}"
+    said = f"the account has spent {priced(price)} by {times}: no longer counted, though the answers are out there"
+    if not given.yes:
+        if not sys.stdin.isatty():
+            raise Usage(f"{said}; say --yes to open it anew all the same")
+        print(f"{said}.\nOpen it anew, with its whole budget? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise Usage("left as it was")
+    else:
+        print(said, file=sys.stderr)
 
 
 def _reopen(arguments: list[str]) -> int:

@@ -6,7 +6,21 @@ from dpsql.ledger.accounts import Ledger
 from dpsql.ledger.balance import Balance, Charge, Paid, renewal
 from dpsql.ledger.clock import shown
 from dpsql.ledger.file import default_path
+from dpsql.ledger.look import look, spent
 from dpsql.ledger.terms import Terms, terms
 from dpsql.privacy.accounting import Price
 
-__all__ = ["Balance", "Charge", "Ledger", "Paid", "Price", "Terms", "default_path", "renewal", "shown", "terms"]
+__all__ = [
+    "Balance",
+    "Charge",
+    "Ledger",
+    "Paid",
+    "Price",
+    "Terms",
+    "default_path",
+    "look",
+    "renewal",
+    "shown",
+    "spent",
+    "terms",
+]

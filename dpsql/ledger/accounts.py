@@ -38,14 +38,32 @@ from dpsql.ledger.balance import Balance, Charge, Paid, State, exhausted, exhaus
 from dpsql.ledger.chain import Chain, Log
 from dpsql.ledger.file import LedgerFile, written
 from dpsql.ledger.schema import CHARGE, digest_of
-from dpsql.ledger.terms import Terms, check_amounts, check_size, columns, enter, open_account, plain
+from dpsql.ledger.terms import (
+    Terms,
+    check_amounts,
+    check_size,
+    columns,
+    enter,
+    make_purse,
+    open_account,
+    plain,
+    purse_of,
+)
 from dpsql.privacy.accounting import GAUSSIAN, Price
+
+_STATE = (
+    "SELECT composition, closed IS NOT NULL, {spent}, epsilon, delta, mu_squared, joint_epsilon, joint_delta,"
+    " joint_mu_squared FROM account"
+)
+_OF_PURSE = "purse.window, statements, failures, spent_epsilon, spent_delta, spent_mu_squared"
+_SPENT = _STATE.format(spent=_OF_PURSE) + " JOIN purse ON purse.account = account.id WHERE purse.id = ?"
+_UNSPENT = _STATE.format(spent="0, 0, 0, '0/1', '0/1', '0/1'") + " WHERE account.id = ?"
 
 
 class Ledger:
     """One session's view of one account. Threads may share it; better, each opens its own on the same file."""
 
-    def __init__(self, file: LedgerFile, chain: Chain, terms: Terms, numbers: tuple[int, int, int | None]):
+    def __init__(self, file: LedgerFile, chain: Chain, terms: Terms, numbers: tuple[int, int | None, int | None]):
         self._file, self._chain, self._terms = file, chain, terms
         self._account, self._purse, self._joint = numbers
 
@@ -82,21 +100,30 @@ class Ledger:
 
     def balance(self) -> Balance:
         """What this purse has spent and has left in the present window."""
-        with self._file.transaction(write=False) as connection:
-            number = clock.window(self._terms.renew, clock.read(connection).at)
-            state, last = self._read(connection, self._purse, number), self._last(connection, self._purse)
-        return self._balance(state, number, last)
+        return self._balances(every=False)[0]
 
     def balances(self) -> list[Balance]:
         """For the owner: of every purse of the account, that of all together first."""
+        return self._balances(every=True)
+
+    def _balances(self, *, every: bool) -> list[Balance]:
         with self._file.transaction(write=False) as connection:
-            query = "SELECT id, analyst FROM purse WHERE account = ? ORDER BY analyst"
             number = clock.window(self._terms.renew, clock.read(connection).at)
-            found = [
-                (self._read(connection, purse, number), self._last(connection, purse), analyst)
-                for purse, analyst in connection.execute(query, (self._account,)).fetchall()
-            ]
-        return [self._balance(state, number, last, analyst) for state, last, analyst in found]
+            found = self.states(connection, number, every=every)
+        return [self.told(state, number, last, analyst) for state, last, analyst in found]
+
+    def states(
+        self, connection: sqlite3.Connection, number: int, *, every: bool
+    ) -> list[tuple[State, Price | None, str]]:
+        """This purse in the window of this number, or with `every` all that the account has; the last charge of each,
+        and whose it is."""
+        purses: list[tuple[int | None, str]] = [(self._own(connection), self._terms.analyst)]
+        if every:
+            query = "SELECT id, analyst FROM purse WHERE account = ? ORDER BY analyst"
+            purses = connection.execute(query, (self._account,)).fetchall()
+        return [
+            (self._read(connection, purse, number), self._last(connection, purse), analyst) for purse, analyst in purses
+        ]
 
     def paid(self, most: int) -> list[Paid]:
         """What this purse was charged for by itself: the last charges, the newest first, in whatever window."""
@@ -105,7 +132,7 @@ class Ledger:
             " ORDER BY id DESC LIMIT ?"
         )
         with self._file.transaction(write=False) as connection:
-            rows = connection.execute(query, (self._purse, most)).fetchall()
+            rows = connection.execute(query, (self._own(connection), most)).fetchall()
         for row in rows:
             self._file.check_types(row, int, *[str] * 5)
         return [Paid(at, Price(*map(self._file.exact, amounts)), text, state) for at, text, state, *amounts in rows]
@@ -126,7 +153,8 @@ class Ledger:
                 raise refusal("DP901", "a charge to all analysts together that is none of one of them")
         with self._chain.writing() as log:
             number = self._window(log)
-            mine = self._read(log.connection, self._purse, number)
+            purse = self._own(log.connection)
+            mine = self._read(log.connection, purse, number)
             others = mine if self._joint is None else self._read(log.connection, self._joint, number)
             if mine.closed or not self._owns_sources(log.connection):
                 reason = f'the account "{self._terms.name}" was closed or lost a source after this connection opened it'
@@ -136,10 +164,13 @@ class Ledger:
                 raise exhausted(price, mine, self._renewed(number))
             if joint and not others.allows(joint):
                 raise exhausted_together(self._renewed(number))
-            identity = self._write(log, charge, joint, number)
-            self._spend(log.connection, self._purse, mine.spent + price, number)
+            if purse is None:
+                purse = make_purse(log, self._account, self._terms.analyst)
+            identity = self._write(log, purse, charge, joint, number)
+            self._spend(log.connection, purse, mine.spent + price, number)
             if self._joint is not None and joint is not None:
                 self._spend(log.connection, self._joint, others.spent + joint, number)
+        self._purse = purse  # not before it is there for good
         return identity
 
     def finish(self, charge_id: int, releases: Mapping[str, bytes]) -> Balance:
@@ -165,7 +196,7 @@ class Ledger:
             log.append("answered", purse=self._purse, charge=charge_id, detail=digest_of(kept))
             number = clock.window(self._terms.renew, log.at)
             state = self._read(log.connection, self._purse, number)
-        return self._balance(state, number)
+        return self.told(state, number)
 
     def fail(self, charge_id: int) -> None:
         """The engine failed after the charge: counted, never refunded."""
@@ -177,8 +208,12 @@ class Ledger:
 
     def find(self, fingerprint: str, snapshot: str) -> bytes | None:
         """The stored answer of a release that this purse has paid for, in whatever window."""
-        query = "SELECT answer FROM release WHERE purse = ? AND snapshot = ? AND fingerprint = ?"
-        return self._answer(query, (self._purse, plain(snapshot), plain(fingerprint)))
+        query = (
+            "SELECT answer FROM release WHERE snapshot = ? AND fingerprint = ?"
+            " AND purse = (SELECT id FROM purse WHERE account = ? AND analyst = ?)"
+        )
+        owner = self._account, self._terms.analyst
+        return self._answer(query, (plain(snapshot), plain(fingerprint), *owner))
 
     def find_shared(self, fingerprint: str, snapshot: str) -> bytes | None:
         """The stored answer of a release that another analyst's purse has paid for: to be given out after a charge of
@@ -201,13 +236,14 @@ class Ledger:
 
     # -- within a transaction -------------------------------------------------------------------------------------
 
-    def _read(self, connection: sqlite3.Connection, purse: int, number: int) -> State:
-        """What a purse may spend in the window of this number, and has spent in it."""
+    def _own(self, connection: sqlite3.Connection) -> int | None:
+        """The number of this analyst's purse; None before the first charge."""
+        return self._purse if self._purse is not None else purse_of(connection, self._account, self._terms.analyst)
+
+    def _read(self, connection: sqlite3.Connection, purse: int | None, number: int) -> State:
+        """What a purse may spend in the window of this number, and has spent in it: nothing, where there is none."""
         row = connection.execute(
-            "SELECT composition, closed IS NOT NULL, purse.window, statements, failures, spent_epsilon, spent_delta,"
-            " spent_mu_squared, epsilon, delta, mu_squared, joint_epsilon, joint_delta, joint_mu_squared"
-            " FROM purse JOIN account ON account.id = purse.account WHERE purse.id = ?",
-            (purse,),
+            _UNSPENT if purse is None else _SPENT, (self._account if purse is None else purse,)
         ).fetchone()
         self._file.check_types(row, str, int, int, int, int, *[str] * 6, *[str if self._joint else type(None)] * 3)
         if row[2] > number:
@@ -216,7 +252,7 @@ class Ledger:
         allowed = Price(*map(self._file.exact, row[11:14] if purse == self._joint else row[8:11]))
         return State(row[0], allowed, spent, row[3], row[4], bool(row[1]))
 
-    def _last(self, connection: sqlite3.Connection, purse: int) -> Price | None:
+    def _last(self, connection: sqlite3.Connection, purse: int | None) -> Price | None:
         """The price of the last statement that the purse was charged for by itself."""
         query = "SELECT epsilon, delta, mu_squared FROM charge WHERE purse = ? ORDER BY id DESC LIMIT 1"
         row = connection.execute(query, (purse,)).fetchone()
@@ -238,9 +274,9 @@ class Ledger:
             reason = f'the account "{self._terms.name}" is frozen after {failures} failures of the engine'
             raise refusal("DP405", reason, repair="the data owner can reopen it with `dpsql budget reopen`")
 
-    def _write(self, log: Log, charge: Charge, joint: Price | None, number: int) -> int:
+    def _write(self, log: Log, purse: int, charge: Charge, joint: Price | None, number: int) -> int:
         row: tuple[object, ...] = (
-            *(self._purse, *map(written, charge.price.amounts)),
+            *(purse, *map(written, charge.price.amounts)),
             *((None, None, None) if joint is None else map(written, joint.amounts)),
             *(number, plain(charge.statement), plain(charge.fingerprint), plain(charge.snapshot)),
             *(plain(charge.policy), log.at),
@@ -249,7 +285,7 @@ class Ledger:
         cursor = log.connection.execute(f"INSERT INTO charge ({names}, state) VALUES ({'?, ' * len(row)}'asked')", row)
         identity = cursor.lastrowid
         assert identity is not None
-        log.append("asked", purse=self._purse, charge=identity, content=(identity, *row))
+        log.append("asked", purse=purse, charge=identity, content=(identity, *row))
         return identity
 
     def _spend(self, connection: sqlite3.Connection, purse: int, spent: Price, number: int) -> None:
@@ -283,7 +319,8 @@ class Ledger:
             answer: bytes = row[0]
         return answer
 
-    def _balance(self, state: State, number: int, last: Price | None = None, analyst: str | None = None) -> Balance:
+    def told(self, state: State, number: int, last: Price | None = None, analyst: str | None = None) -> Balance:
+        """A state of `states` as people are told it. Not to be asked for while others wait for the file."""
         renew = self._terms.renew
         name = self._terms.analyst if analyst is None else analyst
         return state.balance(analyst=name, renew=renew, renews=clock.begins(renew, number + 1), last=last)

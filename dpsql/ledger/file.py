@@ -60,6 +60,7 @@ _REPAIRS = {
     "is not a ledger": "name the ledger's own file, or put a backup back",
     "is the database": "name a file of its own with --ledger",
     "is not a file": "name a file with --ledger",
+    "lies in a folder": "make the folder, or mend the name: a new ledger begins with a whole budget",
     "does not exist": "name the ledger's file with --ledger",
     "is closed": "connect again",
 }
@@ -223,6 +224,8 @@ class LedgerFile:
     def _make(self) -> None:
         """Make the file where none is: complete under another name first, so that a crash leaves all of it or none."""
         folder = self.path.parent
+        if not self._private_folder and not folder.exists():
+            raise self.refused("lies in a folder that does not exist")
         for new in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
             new.mkdir(mode=0o700, exist_ok=True)
             sync(new.parent)

@@ -197,7 +197,9 @@ def _check_releases(file: LedgerFile, connection: sqlite3.Connection) -> int:
 
 
 def exported(file: LedgerFile) -> Iterator[dict[str, object]]:
-    """The record, one entry after the other, with what each speaks of. Amounts are exact, as texts 'p/q'.
+    """The record, one entry after the other: see docs/ledger.md. Amounts are exact, as texts 'p/q'.
+
+    A charge is told with the entry that it was asked; the entry of what became of it names its number.
 
     It reads in parts, so that others can go on writing: what is added meanwhile comes too.
     """
@@ -210,7 +212,8 @@ def exported(file: LedgerFile) -> Iterator[dict[str, object]]:
         if not rows:
             return
         for number, at, event, account, analyst, *rest in rows:
-            charge = dict(zip(_COLUMNS, rest[2:], strict=True)) if event in ("asked", "answered", "failed") else {}
+            charge = dict(zip(_COLUMNS, rest[2:], strict=True)) if event == "asked" else {}
+            charge |= {"charge": rest[2]} if event in ("answered", "failed") else {}
             yield {
                 "entry": number,
                 "time": clock.shown(at),

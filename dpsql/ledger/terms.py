@@ -99,8 +99,9 @@ def terms(
     return Terms(name, analyst or "", unit, composition, epsilon, delta, places, renew, *joint, max_failures)
 
 
-def enter(file: LedgerFile, log: Log, terms: Terms, *, new: bool) -> tuple[int, int, int | None]:
-    """Open the account: the numbers of the account, of the purse, and of the joint purse where there is one."""
+def enter(file: LedgerFile, log: Log, terms: Terms, *, new: bool) -> tuple[int, int | None, int | None]:
+    """Open the account: the numbers of the account, of the purse, and of the joint purse where there is one. An
+    analyst who has not spent yet has no purse: whoever only looks leaves no trace."""
     found = open_account(log.connection, terms.name)
     if new:
         if found is not None:
@@ -118,8 +119,10 @@ def enter(file: LedgerFile, log: Log, terms: Terms, *, new: bool) -> tuple[int, 
         )
         if cursor.rowcount:
             log.append("source", account=account, detail=source)
-    joint = _purse(log, account, "") if terms.per_analyst else None
-    return account, _purse(log, account, terms.analyst), joint
+    joint = make_purse(log, account, "") if terms.per_analyst else None
+    analyst = terms.analyst
+    purse = purse_of(log.connection, account, analyst) if analyst else make_purse(log, account, analyst)
+    return account, purse, joint
 
 
 def open_account(connection: sqlite3.Connection, name: str) -> int | None:
@@ -128,15 +131,23 @@ def open_account(connection: sqlite3.Connection, name: str) -> int | None:
     return None if row is None else row[0]
 
 
-def _purse(log: Log, account: int, analyst: str) -> int:
+def purse_of(connection: sqlite3.Connection, account: int, analyst: str) -> int | None:
+    """The number of an analyst's purse, once there is one."""
+    query = "SELECT id FROM purse WHERE account = ? AND analyst = ?"
+    row = connection.execute(query, (account, analyst)).fetchone()
+    return None if row is None else row[0]
+
+
+def make_purse(log: Log, account: int, analyst: str) -> int:
+    """The number of an analyst's purse, which is made where there is none."""
     owner = (account, analyst)
     cursor = log.connection.execute(
         "INSERT INTO purse (account, analyst, spent_epsilon, spent_delta, statements, failures)"
         " VALUES (?, ?, '0/1', '0/1', 0, 0) ON CONFLICT (account, analyst) DO NOTHING",
         owner,
     )
-    query = "SELECT id FROM purse WHERE account = ? AND analyst = ?"
-    purse: int = log.connection.execute(query, owner).fetchone()[0]
+    purse = purse_of(log.connection, account, analyst)
+    assert purse is not None
     if cursor.rowcount:
         log.append("purse", account=account, purse=purse, detail=analyst)
     return purse

@@ -45,6 +45,9 @@ def load_policy(path: FilePath | str) -> Policy:
 
 # ---- the file
 
+_NO_POLICIES = {b"DUCK": "a DuckDB database", b"SQLite format 3": "a SQLite database", b"PAR1": "a Parquet file"}
+"""By what such files have in their first 16 bytes."""
+
 
 def _text(file: FilePath, name: str) -> str:
     try:
@@ -57,6 +60,10 @@ def _text(file: FilePath, name: str) -> str:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) else None
         raise refusal("DP301", f"{name}: cannot be read ({reason or 'not a path'})") from None
+    for magic, kind in _NO_POLICIES.items():
+        if magic in content[:16]:
+            repair = f"name the policy first: dpsql check policy.toml {name}; `dpsql init {name}` drafts one"
+            raise refusal("DP301", f"{name}: is {kind}, not a policy", repair=repair)
     if len(content) > LARGEST_FILE:
         raise refusal(
             "DP301", f"{name}: is larger than 10 MB", repair="keep long lists of values in a public table: references"

@@ -19,7 +19,7 @@ from fractions import Fraction
 import pytest
 
 import dpsql
-from dpsql.owner import balance_of, verify_ledger
+from dpsql.owner import balances_of, verify_ledger
 from tests.conftest import ROOT, Clinic
 
 WORK = """
@@ -84,7 +84,7 @@ def check(make_clinic: Callable[..., Clinic], kills: int, seed: int, workers: in
     with dpsql.connect(clinic.policy, clinic.database) as connection:  # reads the snapshot, or makes the missing one
         connection.execute("SELECT COUNT(*) FROM patients WHERE age > 1").fetchall()
     charged = sum((Fraction(line.split()[1]) for line in told if line.startswith("answer")), Fraction(0))
-    balance = balance_of(clinic.policy)
+    (balance,) = balances_of(clinic.policy)
     assert charged + Fraction(1, 1000) <= balance.spent_epsilon
     under_way = 1 + 2 * workers * kills
     assert balance.spent_epsilon <= charged + Fraction(1, 1000) * under_way

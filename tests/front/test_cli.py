@@ -326,7 +326,11 @@ def test_the_budget_is_shown(fake: object, capfd: pytest.CaptureFixture[str], po
 
 def test_accounts_are_opened_and_reopened(fake: object, capfd: pytest.CaptureFixture[str], policy_file: Path) -> None:
     file = str(policy_file)
-    assert main(capfd, "budget", "open", "--new", file, "d.duckdb", "--ledger", "l") == (0, BALANCE, "")
+    spent = "the account has spent ε 0.333334 by 2 statements: no longer counted, though the answers are out there"
+    unsure = ("budget", "open", "--new", file, "d.duckdb", "--ledger", "l")
+    assert main(capfd, *unsure) == (2, "", f"dpsql: {spent}; say --yes to open it anew all the same\n")
+    assert fake_session.accounts == []
+    assert main(capfd, *unsure, "--yes") == (0, BALANCE, f"{spent}\n")
     assert main(capfd, "budget", "reopen", file) == (0, BALANCE, "")
     assert fake_session.accounts == [("anew", file, "d.duckdb", "l"), ("reopen", file, None)]
 

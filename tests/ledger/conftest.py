@@ -44,6 +44,7 @@ def charge(epsilon):
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    (tmp_path / "state").mkdir()
     return tmp_path / "state" / "ledger.sqlite"
 
 

@@ -145,8 +145,9 @@ for number in range(10**6):
 """
     dice = random.Random(4)
     for turn in range(12):
-        folder = path / str(turn)
-        child = process(code.replace("folder = path", f"folder = path / '{turn}'"))
+        folder = path.with_name(str(turn))
+        folder.mkdir()
+        child = process(code.replace("folder = path", f"folder = path.with_name('{turn}')"))
         first = child.stdout.readline()
         time.sleep(dice.random() * 0.05)
         child.kill()

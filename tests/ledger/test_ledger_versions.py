@@ -63,7 +63,7 @@ LATER = ("account.mu_squared", "purse.spent_mu_squared", "charge.mu_squared")
 
 @pytest.fixture(params=[1, 2])
 def old(path, request):
-    path.parent.mkdir()
+    path.parent.mkdir(exist_ok=True)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(VERSION_2)
