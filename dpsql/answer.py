@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,16 @@ class Answer:
     def widths(self) -> Sequence[Sequence[float | None] | None]:
         """half_widths, with a None for each column where there are none at all."""
         return self.half_widths or [None] * self.table.num_columns
+
+
+def floored(answer: Answer, positions: Sequence[int]) -> Answer:
+    """The answer with 0 for what is below it in these columns. Post-processing: of noisy values alone, and free."""
+    table = answer.table
+    for position in positions:
+        field, values = table.schema.field(position), table.column(position)
+        zero = pa.scalar(0, pa.int64()).cast(field.type)
+        table = table.set_column(position, field, pc.if_else(pc.less(values, zero), zero, values))
+    return replace(answer, table=table)
 
 
 def finished(result: pa.Table, half_widths: Sequence[int], receipt: Receipt) -> Answer:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql import releases, shows
-from dpsql.answer import Answer, Receipt, finished
+from dpsql.answer import Answer, Receipt, finished, floored
 from dpsql.compile import highlight
 from dpsql.compile import statement as statements
 from dpsql.compile.canonical import too_deep
@@ -151,7 +151,11 @@ class Session:
                 raise refusal("DP501", reason, repair="asked again, what is stored is free") from None
             reason = f"the released results cannot answer this: {failure.detail}"
             raise refusal("DP502", reason, repair="the releases are stored: mend the rest, and they are free") from None
-        return finished(result, compiled.rewritten.bars.positions, self._receipt(compiled, paid))
+        bars = compiled.rewritten.bars
+        answer = finished(result, bars.positions, self._receipt(compiled, paid))
+        if not self.settings.non_negative:
+            return answer
+        return floored(answer, bars.never_negative([planned.release for planned in compiled.plan.releases]))
 
     def _finish(self, rewritten: Rewritten, released: dict[str, pa.Table]) -> pa.Table:
         """What the outer SQL makes of the released tables."""

@@ -11,12 +11,15 @@ from dpsql.errors import nearest, refusal
 from dpsql.policy.model import LIMITS, Policy
 from dpsql.privacy.accounting import parse_amount, show_amount
 
+_SWITCH = {"on": True, "true": True, "off": False, "false": False}
+
 
 class Settings(Mapping[str, object]):
     """What every further statement gets; reads like a mapping of current values.
 
     epsilon: its price. weights: how that is shared among columns, None for evenly. strategy: how contributions are
     limited, mechanism: which noise is added, None for the planner's choice. The three limits: None for the policy's.
+    non_negative: whether what can't be below 0 is shown so.
     """
 
     def __init__(self, policy: Policy):
@@ -26,6 +29,7 @@ class Settings(Mapping[str, object]):
             "strategy": None,
             "mechanism": None,
             "weights": None,
+            "non_negative": False,
             **dict.fromkeys(LIMITS),
         }
         self._values = dict(self._initial)
@@ -41,6 +45,11 @@ class Settings(Mapping[str, object]):
         limits = {name: value for name in LIMITS if isinstance(value := self._values[name], int)}
         weights = self._values["weights"]
         return Request(epsilon, delta, strategy, mechanism, limits, weights if isinstance(weights, dict) else {})
+
+    @property
+    def non_negative(self) -> bool:
+        """Whether counts below 0, and sums of values that are never below it, are shown as 0."""
+        return self._values["non_negative"] is True
 
     def set(self, name: str, value: str) -> None:
         """SET name = value. Raises DP120 for what is no setting or value, DP402 above the policy's ceiling."""
@@ -62,6 +71,10 @@ class Settings(Mapping[str, object]):
                 self._values["mechanism"] = value.lower()
             case "weights":
                 self._values["weights"] = _weights(value)
+            case "non_negative":
+                if value.lower() not in _SWITCH:
+                    raise refusal("DP120", "non_negative is on or off", repair="SET non_negative = on")
+                self._values["non_negative"] = _SWITCH[value.lower()]
             case limit:
                 self._values[limit] = self._limit(limit, value)
 
@@ -145,6 +158,8 @@ def _weights(value: str) -> dict[str, Fraction]:
 def _text(value: object) -> str:
     if value is None:
         return "as the policy says"
+    if isinstance(value, bool):
+        return "on" if value else "off"
     if isinstance(value, dict):
         return ", ".join(f"{name}: {show_amount(weight)}" for name, weight in value.items())
     return show_amount(value) if isinstance(value, Fraction) else str(value)

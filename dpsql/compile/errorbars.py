@@ -9,10 +9,13 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from sqlglot import exp
 
+from dpsql.compile.ir import Measure, Release, Statistic
 from dpsql.compile.slots import HALF_WIDTH
 from dpsql.compile.trees import aliased, column, copied, nodes, select
 
@@ -33,6 +36,20 @@ class ErrorBars:
     replay: exp.Select | None = None
     released: str = ""
     replayed: tuple[str, ...] = ()
+
+    def never_negative(self, releases: Sequence[Release]) -> tuple[int, ...]:
+        """The positions that show, as they are, counts or sums of values that are never below 0."""
+        found = {m.name for r in releases if r.name == self.released for m in r.measures if _never_negative(m)}
+        items = self.outer.selects if isinstance(self.outer, exp.Select) else []
+        values = {position: items[position].unalias() for position in self.positions}
+        return tuple(p for p, value in values.items() if _is_aggregate(value) and value.name in found)
+
+
+def _never_negative(measure: Measure) -> bool:
+    if measure.statistic is not Statistic.SUM:
+        return measure.statistic.is_count
+    lowest = measure.argument.facts.lo if measure.argument is not None else None
+    return isinstance(lowest, Fraction | int) and lowest >= 0
 
 
 def add_error_bars(outer: exp.Expr, released: frozenset[str]) -> ErrorBars:

@@ -104,7 +104,10 @@ def take(text: str, tokens: Sequence[Token]) -> Taken:
             opened.pop()
         elif token.token_type in _ARROWS and i and _is_nearly(tokens[i - 1 : i + 1], tokens[i + 1 : i + 2]):
             at = Span(tokens[i - 1].start, token.end + 1)
-            raise refusal("DP120", f"no argument is called {text[at.start : at.end]}", span=at, repair=_DID_YOU_MEAN)
+            called = tokens[i - 1].text[:40]
+            right = called.lower() == _EPSILON
+            reason = "epsilon is written with =>" if right else f"no argument is called {called}"
+            raise refusal("DP120", reason, span=at, repair=_DID_YOU_MEAN)
         elif token.token_type is TokenType.FARROW and i and _name(tokens[i - 1]):
             last = _last(tokens, i, opened[-1] if opened else -1)
             at = tokens[opened[-1] - 1].start

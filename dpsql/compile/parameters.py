@@ -95,7 +95,7 @@ def _literal(value: Value | None, at: Token) -> exp.Expr:
             return exp.Boolean(this=value)
         case int() if abs(value) <= _MAX_INTEGER:
             return _number(str(abs(value)), value < 0)
-        case Decimal() if value.is_finite() and len((text := format(abs(value), "f")).replace(".", "")) <= 38:
+        case Decimal() if value.is_finite() and len((text := format(value.copy_abs(), "f")).replace(".", "")) <= 38:
             return _number(text, value < 0)
         case float() if isfinite(value):
             text = repr(abs(value))

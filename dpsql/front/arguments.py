@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 from dpsql.front.diagnostics import Usage, guarded, spinner
@@ -12,6 +13,17 @@ if TYPE_CHECKING:
     from dpsql.front.opening import Opening
     from dpsql.front.script import Script
     from dpsql.session import Session
+
+
+def parser_of(command: str, description: str, *examples: str) -> argparse.ArgumentParser:
+    """The parser of `dpsql COMMAND`, whose help ends with examples: they are written without the leading `dpsql`."""
+    made = argparse.ArgumentParser(
+        prog=f"dpsql {command}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.description = "\n".join(textwrap.wrap(description, 100))
+    if examples:
+        made.epilog = "examples:\n" + "\n".join(f"  dpsql {example}" for example in examples)
+    return made
 
 
 def ledger_option(parser: argparse.ArgumentParser) -> None:

@@ -14,11 +14,26 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dpsql.front.arguments import ledger_option, opened_session, script_arguments, scripts_of
+from dpsql.front.arguments import ledger_option, opened_session, parser_of, script_arguments, scripts_of
 from dpsql.front.diagnostics import OK, Usage, guarded
 
 if TYPE_CHECKING:
     from dpsql.ledger import Balance
+
+
+def budget_parser() -> argparse.ArgumentParser:
+    parser = parser_of(
+        "budget",
+        "Show what is spent and what is left: free, and needs no data. 'dpsql budget what-if' tells what a script "
+        "would cost, 'dpsql budget open --new' opens the account anew, 'dpsql budget reopen' opens a frozen one again.",
+        "budget shop.toml",
+        "budget shop.toml --analyst ann --json",
+        "budget what-if report.sql --policy shop.toml",
+    )
+    _account_arguments(parser)
+    parser.add_argument("--analyst", metavar="NAME", help="whose budget, where each has one (default: all of them)")
+    parser.add_argument("--json", action="store_true", help="write JSON")
+    return parser
 
 
 def budget(arguments: list[str]) -> int:
@@ -26,16 +41,7 @@ def budget(arguments: list[str]) -> int:
     ways = {"open": _open_anew, "reopen": _reopen, "what-if": _what_if}
     if arguments and arguments[0] in ways:
         return ways[arguments[0]](arguments[1:])
-    parser = argparse.ArgumentParser(
-        prog="dpsql budget",
-        description="Show what is spent and what is left. 'dpsql budget what-if FILE --policy P' tells what a script "
-        "would cost, 'dpsql budget open --new POLICY' opens the account anew, 'dpsql budget reopen POLICY' opens a "
-        "frozen one again.",
-    )
-    _account_arguments(parser)
-    parser.add_argument("--analyst", metavar="NAME", help="whose budget, where each has one (default: all of them)")
-    parser.add_argument("--json", action="store_true", help="write JSON")
-    given = parser.parse_args(arguments)
+    given = budget_parser().parse_args(arguments)
 
     def asked() -> list[Balance]:
         from dpsql.owner import balances_of
@@ -45,18 +51,24 @@ def budget(arguments: list[str]) -> int:
     return _show(given, guarded(asked), as_json=given.json)
 
 
-def _open_anew(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="dpsql budget open",
-        description="Open the policy's account anew, with its whole budget. For the owner: what was spent under "
-        "the old terms is no longer counted, though the answers are still out there.",
+def open_parser() -> argparse.ArgumentParser:
+    parser = parser_of(
+        "budget open",
+        "Open the policy's account anew, with its whole budget. For the owner: what was spent is no longer counted, "
+        "though the answers are still out there. It says how much that is, and asks; --yes where nobody can answer.",
+        "budget open --new shop.toml shop.duckdb",
+        "budget open --new --yes shop.toml",
     )
     parser.add_argument("--new", action="store_true", required=True, help="what it is to be opened as: the one way")
     parser.add_argument("--yes", action="store_true", help="do not ask whether what was spent may be forgotten")
     parser.add_argument("policy", metavar="POLICY")
     parser.add_argument("database", metavar="DATABASE", nargs="?")
     ledger_option(parser)
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def _open_anew(arguments: list[str]) -> int:
+    given = open_parser().parse_args(arguments)
     _confirm(given)
 
     def opened() -> Balance:
@@ -88,12 +100,18 @@ def _confirm(given: argparse.Namespace) -> None:
         print(said, file=sys.stderr)
 
 
-def _reopen(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="dpsql budget reopen", description="Open a frozen account again, with what it had left. For the owner."
+def reopen_parser() -> argparse.ArgumentParser:
+    parser = parser_of(
+        "budget reopen",
+        "Open a frozen account again, with what it had left. For the owner.",
+        "budget reopen shop.toml",
     )
     _account_arguments(parser)
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def _reopen(arguments: list[str]) -> int:
+    given = reopen_parser().parse_args(arguments)
 
     def reopened() -> Balance:
         from dpsql.owner import reopen_account
@@ -103,15 +121,22 @@ def _reopen(arguments: list[str]) -> int:
     return _show(given, [guarded(reopened)])
 
 
-def _what_if(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="dpsql budget what-if",
-        description="Tell what the statements of scripts would cost, one after the other: what would be charged, and "
-        "what is free because it was paid for. Nothing is charged, and nothing is asked of private rows.",
+def what_if_parser() -> argparse.ArgumentParser:
+    parser = parser_of(
+        "budget what-if",
+        "Tell what the statements of scripts would cost, one after the other: what would be charged, and what is free "
+        "because it was paid for. Nothing is charged, and nothing is asked of private rows. Exit codes: 3 where a "
+        "statement is refused, which the others' prices leave out; 4 where the budget does not reach.",
+        "budget what-if report.sql --policy shop.toml --database shop.duckdb",
+        "budget what-if --policy shop.toml --json -c 'SELECT COUNT(*) FROM sales'",
     )
     script_arguments(parser)
     parser.add_argument("--json", action="store_true", help="write JSON")
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def _what_if(arguments: list[str]) -> int:
+    given = what_if_parser().parse_args(arguments)
     scripts = scripts_of(given)
     from dpsql.front import whatif
     from dpsql.front.script import split

@@ -9,8 +9,64 @@ from __future__ import annotations
 import argparse
 import json
 
-from dpsql.front.arguments import ledger_option
+from dpsql.errors import Error
+from dpsql.front.arguments import ledger_option, parser_of
 from dpsql.front.diagnostics import OK, Usage, guarded, visible
+
+_VERIFY = (
+    "Read the whole ledger: whether its record is the one that was written, entry for entry, up to the head that is "
+    "kept outside of it, and whether all that was spent is what the record says."
+)
+_EXPORT = (
+    "Write the record out, an entry to a line: when, who, what was typed, what that came to, its price, and what "
+    "became of it. docs/ledger.md says what each field is."
+)
+_ADOPT = (
+    "Take the ledger as it is, under a new key: after you have put a backup back, moved the ledger to another machine "
+    "or begun afresh on purpose. What a newer copy had spent is then no longer counted, though the answers are still "
+    "out there."
+)
+
+
+def ledger_parser() -> argparse.ArgumentParser:
+    parser = parser_of(
+        "ledger",
+        f"Check, write out or take over the ledger, the file of budgets: {_place()} unless --ledger names another.",
+        "ledger verify",
+        "ledger export --jsonl > record.jsonl",
+        "ledger adopt --ledger restored.sqlite",
+    )
+    parser.add_argument("what", choices=("verify", "export", "adopt"), metavar="verify | export | adopt")
+    return parser
+
+
+def _place() -> str:
+    from dpsql.ledger import default_path
+
+    try:
+        return str(default_path())
+    except Error:
+        return "no place, as you have no home folder,"
+
+
+def verify_parser() -> argparse.ArgumentParser:
+    return _parser("verify", _VERIFY, "ledger verify")
+
+
+def export_parser() -> argparse.ArgumentParser:
+    parser = _parser("export", _EXPORT, "ledger export --jsonl > record.jsonl")
+    parser.add_argument("--jsonl", action="store_true", required=True, help="as JSON lines, the one format there is")
+    return parser
+
+
+def adopt_parser() -> argparse.ArgumentParser:
+    return _parser("adopt", _ADOPT, "ledger adopt")
+
+
+def _parser(word: str, description: str, example: str) -> argparse.ArgumentParser:
+    parser = parser_of(f"ledger {word}", description, example)
+    ledger_option(parser)
+    return parser
 
 
 def ledger(arguments: list[str]) -> int:
@@ -18,19 +74,12 @@ def ledger(arguments: list[str]) -> int:
     ways = {"verify": _verify, "export": _export, "adopt": _adopt}
     if arguments and arguments[0] in ways:
         return ways[arguments[0]](arguments[1:])
-    parser = argparse.ArgumentParser(prog="dpsql ledger", description="Check, write out or take over the ledger.")
-    parser.add_argument("what", choices=list(ways), metavar="verify | export | adopt")
-    parser.parse_args(arguments)
+    ledger_parser().parse_args(arguments)
     raise Usage("options follow the word: dpsql ledger verify --ledger FILE")
 
 
 def _verify(arguments: list[str]) -> int:
-    given = _given(
-        arguments,
-        "verify",
-        "Read the whole ledger: whether its record is the one that was written, entry for entry, up to the head that "
-        "is kept outside of it, and whether all that was spent is what the record says.",
-    )
+    given = verify_parser().parse_args(arguments)
 
     def verified() -> str:
         from dpsql.owner import verify_ledger
@@ -43,14 +92,7 @@ def _verify(arguments: list[str]) -> int:
 
 
 def _export(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="dpsql ledger export",
-        description="Write the record out, an entry to a line: when, who, which statement, its fingerprint, what "
-        "became of it (asked, answered, failed), its price, the policy's digest and the snapshot.",
-    )
-    parser.add_argument("--jsonl", action="store_true", required=True, help="as JSON lines, the one format there is")
-    ledger_option(parser)
-    given = parser.parse_args(arguments)
+    given = export_parser().parse_args(arguments)
     from dpsql.owner import export_ledger
 
     rows = guarded(lambda: export_ledger(given.ledger))
@@ -60,13 +102,7 @@ def _export(arguments: list[str]) -> int:
 
 
 def _adopt(arguments: list[str]) -> int:
-    given = _given(
-        arguments,
-        "adopt",
-        "Take the ledger as it is, under a new key: after you have put a backup back, moved the ledger to another "
-        "machine or begun afresh on purpose. What a newer copy had spent is then no longer counted, though the answers "
-        "are still out there.",
-    )
+    given = adopt_parser().parse_args(arguments)
 
     def adopted() -> str:
         from dpsql.owner import adopt_ledger
@@ -75,9 +111,3 @@ def _adopt(arguments: list[str]) -> int:
 
     print(visible(guarded(adopted)))
     return OK
-
-
-def _given(arguments: list[str], word: str, description: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog=f"dpsql ledger {word}", description=description)
-    ledger_option(parser)
-    return parser.parse_args(arguments)

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TextIO
 
 from dpsql.errors import Error
-from dpsql.front.arguments import opened_session, script_arguments, scripts_of
+from dpsql.front.arguments import opened_session, parser_of, script_arguments, scripts_of
 from dpsql.front.diagnostics import INTERRUPTED, OK, Usage, exit_code, guarded, say_error, visible
 
 if TYPE_CHECKING:
@@ -28,19 +28,17 @@ _Target = tuple[TextIO, Callable[[], None]]
 
 
 def run_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="dpsql run",
-        description="Run the statements of scripts, in order. The whole is priced first, and refused whole if it can't "
-        "be paid; then it stops at the first error. Run again after that, it is charged for what was not answered.",
-        epilog="examples:\n"
-        "  dpsql run report.sql --policy shop.toml --database shop.duckdb\n"
-        "  dpsql run report.sql --policy shop.toml -v day=2024-02-29 -v store=\"'0042'\"\n"
-        "  dpsql run report.sql --policy shop.toml --dry-run          what it would cost: free\n"
-        "  dpsql run report.sql --policy shop.toml --max-cost 0.5 --format json -o report.json\n"
-        "  dpsql run a.sql b.sql --policy shop.toml --format parquet -o 'result-{}.parquet'\n"
-        "  echo 'SELECT COUNT(*) FROM sales' | dpsql run - --policy shop.toml --format csv\n\n"
-        "exit codes: 0 ok, 1 engine, 2 usage or policy, 3 refused, 4 budget, 130 interrupted: the first error's",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = parser_of(
+        "run",
+        "Run the statements of scripts, in order. The whole is priced first, and refused whole if it can't be paid; "
+        "then it stops at the first error. Run again after that, it is charged for what was not answered. "
+        "Exit codes: 0 ok, 1 engine, 2 usage or policy, 3 refused, 4 budget, 130 interrupted: the first error's.",
+        "run report.sql --policy shop.toml --database shop.duckdb",
+        "run report.sql --policy shop.toml -v day=2024-02-29 -v store=\"'0042'\"",
+        "run report.sql --policy shop.toml --dry-run            (what it would cost: free)",
+        "run report.sql --policy shop.toml --max-cost 0.5 --format json -o report.json",
+        "run a.sql b.sql --policy shop.toml --format parquet -o 'result-{}.parquet'",
+        "run - --policy shop.toml --format csv < report.sql",
     )
     script_arguments(parser)
     parser.add_argument(
@@ -71,9 +69,9 @@ def run_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run(arguments: list[str]) -> int:
+def run(words: list[str]) -> int:
     """The command with these arguments; its exit code."""
-    given = run_parser().parse_args(arguments)
+    given = run_parser().parse_args(words)
     scripts = scripts_of(given)
     most = None if given.max_cost is None else _epsilon(given.max_cost)
     if given.format == "parquet" and given.output is None and not given.dry_run:
@@ -153,21 +151,19 @@ def _refused_whole(
 
 
 def explain_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="dpsql explain",
-        description="Show how queries would be answered: both SQLs, limits, noise, price. Free.",
-        epilog="examples:\n"
-        "  dpsql explain report.sql --policy shop.toml --database shop.duckdb\n"
-        "  dpsql explain --policy shop.toml -c 'SELECT COUNT(*) FROM sales'",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = parser_of(
+        "explain",
+        "Show how queries would be answered: both SQLs, limits, noise, price. Free.",
+        "explain report.sql --policy shop.toml --database shop.duckdb",
+        "explain --policy shop.toml -c 'SELECT COUNT(*) FROM sales'",
     )
     script_arguments(parser)
     return parser
 
 
-def explain(arguments: list[str]) -> int:
+def explain(words: list[str]) -> int:
     """The command with these arguments; its exit code."""
-    given = explain_parser().parse_args(arguments)
+    given = explain_parser().parse_args(words)
     scripts = scripts_of(given)
     from dpsql.front import script
     from dpsql.front.variables import variables

@@ -371,9 +371,32 @@ def test_parameters_that_cannot_be(text: str, parameters: Any) -> None:
     assert refused(text, parameters).code == "DP003"
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (float("nan"), "NaN and infinities are no values"),
+        (Decimal("-Infinity"), "NaN and infinities are no values"),
+        (10**40, "larger than any of SQL's: 2^127 - 1"),
+        (Decimal("1." + "1" * 38), "more than the 38 digits"),
+        ("a\x00", "NUL"),
+        (datetime.fromisoformat("2020-01-01T00:00:00+00:00"), "no time zone"),
+        (b"x", "a value of type bytes"),
+    ],
+)
+def test_what_is_wrong_with_a_parameter_is_said(value: Any, words: str) -> None:
+    error = refused("SELECT ?", [value])
+    assert words in error.reason
+    assert error.repair
+
+
 @pytest.mark.parametrize("text", ["SELECT * FROM ?", "SELECT a AS ?", "SELECT a FROM t AS ?"])
 def test_a_parameter_names_nothing(text: str) -> None:
     assert refused(text, ["patients"]).code == "DP101"
+
+
+def test_a_decimal_arrives_with_all_its_digits() -> None:
+    value = Decimal("-1." + "123456789" * 4)  # 37 digits, more than Python's arithmetic keeps by itself
+    assert written("SELECT ?", [value]) == f"SELECT ({value})"
 
 
 def test_a_parameter_is_never_text() -> None:  # P25

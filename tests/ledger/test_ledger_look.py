@@ -1,15 +1,12 @@
-"""Who only looks leaves no trace; and the record holds what was typed."""
+"""Who only looks leaves no trace."""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from fractions import Fraction
 
 from dpsql.ledger import Price, look, spent, terms
-from dpsql.ledger.file import LedgerFile
-from dpsql.ledger.record import exported
 from tests.ledger.conftest import JOINT, TERMS
 from tests.ledger.test_ledger_accounts import refused
 
@@ -60,16 +57,3 @@ def test_looking_at_a_gaussian_account_that_is_not_there(path, account):
     gaussian = terms("shop", **{**TERMS, "composition": "gaussian"})
     (seen,) = look(path, gaussian, every=False)
     assert seen == account(composition="gaussian").balance()
-
-
-def test_the_statement_is_kept_as_it_was_typed(account, charge, path):
-    ledger = account()
-    ledger.charge(replace(charge(), typed="SELECT count(*) -- how many?\nFROM t"))
-    ledger.verify()
-    with closing(LedgerFile(path, make=False)) as file:
-        (asked,) = [row for row in exported(file) if row["event"] == "asked"]
-    assert asked["typed"] == "SELECT count(*) -- how many?\nFROM t"
-    assert asked["statement"] == "SELECT COUNT(*) FROM sales"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("DROP TRIGGER entry_is_final; UPDATE entry SET detail = 'x' WHERE kind = 'asked'")
-    refused("DP403", ledger.verify)
