@@ -103,11 +103,11 @@ def take(text: str, tokens: Sequence[Token]) -> Taken:
         elif token.token_type in CLOSING and opened:
             opened.pop()
         elif token.token_type in _ARROWS and i and _is_nearly(tokens[i - 1 : i + 1], tokens[i + 1 : i + 2]):
-            at = Span(tokens[i - 1].start, token.end + 1)
+            span = Span(tokens[i - 1].start, token.end + 1)
             called = tokens[i - 1].text[:40]
             right = called.lower() == _EPSILON
             reason = "epsilon is written with =>" if right else f"no argument is called {called}"
-            raise refusal("DP120", reason, span=at, repair=_DID_YOU_MEAN)
+            raise refusal("DP120", reason, span=span, repair=_DID_YOU_MEAN)
         elif token.token_type is TokenType.FARROW and i and _name(tokens[i - 1]):
             last = _last(tokens, i, opened[-1] if opened else -1)
             at = tokens[opened[-1] - 1].start
