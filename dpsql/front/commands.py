@@ -6,7 +6,6 @@ which runs statements.
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from dpsql.errors import CODES, nearest, refusal
 from dpsql.front import chart, costs, describe, render
 from dpsql.front.config import PREFERENCES, Preferences
 from dpsql.front.diagnostics import guarded, visible
-from dpsql.front.helptext import KEYS, SQL, help_text
+from dpsql.front.helptext import KEYS, SQL, help_text, listed
 from dpsql.front.pages import page_of
 
 if TYPE_CHECKING:
@@ -42,6 +41,9 @@ class Desk(Protocol):
     def edit(self) -> None:
         """Let the editor change the last statement."""
 
+
+_NARROW = 80
+"""Columns of a screen below which columns of a table are listed one below the other."""
 
 Act = Callable[[Desk, str], None]
 Offer = Callable[[Desk], Iterable[str]]
@@ -79,11 +81,20 @@ def _describe(desk: Desk, name: str) -> None:
     desk.screen.say(
         _wrapped(f"{visible(table.name)}: {visible(describe.limits(table, desk.opening.policy.unit))}", desk)
     )
-    desk.screen.report(describe.columns(described, desk.opening.tables()[table.name]))
+    words, columns = desk.opening.tables()[table.name], _columns(desk)
+    if columns < _NARROW:
+        desk.screen.say(listed(describe.entries(described, words), columns))
+    else:
+        desk.screen.report(describe.columns(described, words))
 
 
 def _tables(desk: Desk, _: str) -> None:
-    desk.screen.report(guarded(partial(desk.opening.session.execute, "SHOW TABLES;")))
+    policy = desk.opening.policy
+    entries = [
+        (visible(table.name), visible(f"{describe.limits(table, policy.unit)}: {', '.join(table.visible_columns)}"))
+        for table in policy.tables.values()
+    ]
+    desk.screen.say(listed(entries, _columns(desk)))
 
 
 def _policy(desk: Desk, _: str) -> None:
@@ -197,11 +208,13 @@ def _set(desk: Desk, argument: str) -> None:
         if each not in PREFERENCES:
             desk.preferences.change(each, "")  # says so, with the nearest
     wide = max(map(len, shown))
-    for each in shown:
-        preference = PREFERENCES[each]
-        desk.screen.say(f"{each:<{wide}} = {desk.preferences[each]:<6} {preference.meaning} ({preference.allowed})")
+    entries = [
+        (f"{each:<{wide}} = {desk.preferences[each]}", f"{PREFERENCES[each].meaning} ({PREFERENCES[each].allowed})")
+        for each in shown
+    ]
+    desk.screen.say(listed(entries, _columns(desk)))
     if not name:
-        desk.screen.say(f"kept in {visible(str(desk.preferences.file))}")
+        desk.screen.say(f"\\set NAME VALUE changes one, and keeps it in {visible(str(desk.preferences.file))}")
 
 
 # -- help -------------------------------------------------------------------------------------------------------------
@@ -212,10 +225,14 @@ def _help(desk: Desk, topic: str) -> None:
         name, command = found(topic.removeprefix("\\"))
         desk.screen.say(f"\\{name} {command.takes}".rstrip() + f"\n  {command.meaning}")
         return
-    columns = shutil.get_terminal_size().columns if desk.screen.width is None else desk.screen.width
-    usages = {f"\\{n} {command.takes}".rstrip(): command for n, command in COMMANDS.items()}
+    desk.screen.say(all_help(_columns(desk)))
+
+
+def all_help(columns: int) -> str:
+    """What `\\?` says, within so many columns."""
+    usages = {f"\\{name} {command.takes}".rstrip(): command for name, command in COMMANDS.items()}
     sections = [(group, [(u, c.meaning) for u, c in usages.items() if c.group == group]) for group in GROUPS]
-    desk.screen.say(help_text([*sections, ("SQL", SQL), ("Keys", KEYS)], columns))
+    return help_text([*sections, ("SQL", SQL), ("Keys", KEYS)], columns)
 
 
 def _quit(_: Desk, __: str) -> None:
@@ -234,6 +251,10 @@ def _given(argument: str, usage: str) -> str:
 def _wrapped(text: str, desk: Desk) -> str:
     width = desk.screen.width
     return text if width is None else textwrap.fill(text, max(width - 1, 20), subsequent_indent="  ")
+
+
+def _columns(desk: Desk) -> int:
+    return desk.screen.width or 100
 
 
 def _table_names(desk: Desk) -> Iterable[str]:

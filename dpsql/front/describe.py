@@ -21,17 +21,22 @@ def columns(described: Answer, words: TableWords) -> Answer:
 
     from dpsql.answer import Answer
 
-    rows = described.table.to_pylist()
-    found = {
-        "column": [row["column"] for row in rows],
-        "type": [row["type"] for row in rows],
-        "use": [", ".join(_uses(row["column"], words)) for row in rows],
-        "values": [_values(row) for row in rows],
-        "description": [row["description"] or "" for row in rows],
-    }
-    empty = [name for name in ("use", "values", "description") if not any(found[name])]
-    shown = {name: pa.array(values, pa.string()) for name, values in found.items() if name not in empty}
-    return Answer(pa.table(shown))
+    rows = _rows(described, words)
+    names = ("column", "type", "use", "values", "description")
+    found = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return Answer(pa.table({name: pa.array(texts, pa.string()) for name, texts in found.items() if any(texts)}))
+
+
+def entries(described: Answer, words: TableWords) -> list[tuple[str, str]]:
+    """The same as names and what there is to say of each."""
+    return [(visible(name), visible("; ".join(filter(None, said)))) for name, *said in _rows(described, words)]
+
+
+def _rows(described: Answer, words: TableWords) -> list[tuple[str, str, str, str, str]]:
+    return [
+        (row["column"], row["type"], ", ".join(_uses(row["column"], words)), _values(row), row["description"] or "")
+        for row in described.table.to_pylist()
+    ]
 
 
 def _uses(column: str, words: TableWords) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -88,9 +89,27 @@ def _escape(character: str) -> str:
 def error_text(error: Error, color: bool = False, columns: int | None = None) -> str:
     """`error[DP210]: reason`, the caret lines and the repair, safe to print. columns: of the screen, if it is one."""
     head = f"error[{error.code}]"
-    text = str(error) if columns is None else error.text(columns)
+    text = str(error) if columns is None else _wrapped(error.text(columns), columns)
     rest = visible(text.removeprefix(error.code), keep="\n")
     return (f"\x1b[1;31m{head}\x1b[0m" if color else head) + rest
+
+
+def _wrapped(text: str, columns: int) -> str:
+    """The lines of an error broken between words; those with the caret fit as they are."""
+    lines, found = text.split("\n"), []
+    while lines:
+        if lines[0].lstrip().startswith("--> "):
+            found += lines[:3]
+            del lines[:3]
+            continue
+        first, indent = (0, "          ") if lines[0].startswith("  = help") else (_LONGER, "  ")
+        room = max(columns - 1, 20)
+        broken = textwrap.wrap(" " * first + lines.pop(0), room, subsequent_indent=indent, break_on_hyphens=False)
+        found += [broken[0][first:], *broken[1:]] if broken else [""]
+    return "\n".join(found)
+
+
+_LONGER = len("error[]")  # than the code alone, with which the text of an error begins
 
 
 def say_error(error: Error, stream: TextIO) -> None:

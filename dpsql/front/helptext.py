@@ -1,4 +1,4 @@
-"""The help of the interactive session, laid out for any width."""
+"""The help of the interactive session, and other lists of names and meanings, laid out for any width."""
 
 from __future__ import annotations
 
@@ -23,18 +23,23 @@ KEYS: Entries = (
 
 
 def help_text(sections: Sequence[tuple[str, Entries]], columns: int) -> str:
-    """Headings, and below each what is typed beside what it does; one below the other on narrow screens."""
+    """Headings, and below each what is typed beside what it does."""
     left = max(len(usage) for _, entries in sections for usage, _ in entries) + 4
     lines: list[str] = []
     for heading, entries in sections:
         lines += ["", heading] if lines else [heading]
-        for usage, meaning in entries:
-            lines += _entry(usage, meaning, left, columns)
+        lines += [line for usage, meaning in entries for line in _entry(usage, meaning, left, columns)]
     return "\n".join(lines)
+
+
+def listed(entries: Entries, columns: int) -> str:
+    """Names beside their meanings; one below the other on narrow screens."""
+    left = max((len(name) for name, _ in entries), default=0) + 4
+    return "\n".join(line for name, meaning in entries for line in _entry(name, meaning, left, columns))
 
 
 def _entry(usage: str, meaning: str, left: int, columns: int) -> list[str]:
     if columns < left + 30:
         return [f"  {usage}", *(f"      {line}" for line in textwrap.wrap(meaning, max(columns - 7, 20)))]
-    lines = textwrap.wrap(meaning, columns - left - 1)
+    lines = textwrap.wrap(meaning, columns - left - 1) or [""]
     return [f"  {usage}".ljust(left) + lines[0], *(" " * left + line for line in lines[1:])]

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from dpsql.answer import Answer
 
 _MOST_ROWS, _MOST_PAGED = 200, 10_000
+_LESS = "-SX -Psspace goes on, q ends$"
+"""Options of `less` where the analyst has none: long lines are cut, the text stays on the screen, and it says how to
+leave."""
 
 
 class Screen:
@@ -152,7 +155,7 @@ def _paged(text: str) -> bool:
         command = shlex.split(os.environ.get("PAGER") or "less")
         with _deaf():
             pager = subprocess.Popen(
-                command, stdin=subprocess.PIPE, text=True, encoding="utf-8", env={"LESS": "-SX", **os.environ}
+                command, stdin=subprocess.PIPE, text=True, encoding="utf-8", env={"LESS": _LESS, **os.environ}
             )
             assert pager.stdin is not None
             try:
