@@ -125,6 +125,24 @@ def test_commands(start: Start, tmp_path: Path) -> None:
             terminal.clear()
 
 
+def test_errors_break_between_words_on_narrow_screens(start: Start) -> None:
+    with start(columns=40) as terminal:
+        terminal.type("SELECT department, 1, 2 FROM sales JOIN x;\r")
+        terminal.wait_for("r.household_id`")
+        shown = terminal.lines
+        at = next(n for n, line in enumerate(shown) if line.startswith("error"))
+        assert shown[at : at + 8] == [
+            "error[DP210]: a join of two private",
+            "  tables must also match the privacy",
+            "  unit",
+            "  --> statement:1:36",
+            "1 |  1, 2 FROM sales JOIN x;",
+            "  |                  ^^^^",
+            "  = help: add `AND t.household_id =",
+            "          r.household_id`",
+        ]
+
+
 def test_results_are_shown_as_it_pleases(start: Start, tmp_path: Path) -> None:
     with start(lines=50) as terminal:
         for typed, expected in (
@@ -169,8 +187,6 @@ def test_preferences_are_kept(start: Start, home: Path) -> None:
         terminal.wait_for("dpsql ε 2.75>")
         terminal.type("\\set\r")
         terminal.wait_for("keys        = vi")
-        terminal.type("\x1b:q")
-        terminal.wait_for("[vi] left")
 
 
 def test_a_dear_statement_is_asked_about(start: Start) -> None:
