@@ -130,6 +130,7 @@ bench: $(VENV)/installed-dev
 	@$(BIN)/python -m bench.data 0.01 build/tpch-0.01.duckdb
 	@$(call BENCH,0.01) $(BIN)/python -m bench.overhead build/tpch-0.01.duckdb
 	@$(call BENCH,ledger) $(BIN)/python -m bench.ledger build/tpch-0.01.duckdb
+	@$(BIN)/python -m bench.prompt build/tpch-0.01.duckdb
 
 # ------------------------------------------------------------------------------------------------------- care
 

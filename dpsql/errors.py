@@ -136,6 +136,16 @@ def nearest(name: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str
     return f'. Did you mean "{lowered[found[0]]}"?' if found else ""
 
 
+def listed(names: Iterable[str], most: int = 200) -> str:
+    """The names as a list, whole ones up to so many characters."""
+    text = ""
+    for name in names:
+        if len(text) + len(name) > most:
+            return f"{text}, ..." if text else f"{name[:most]}..."
+        text += f", {name}" if text else name
+    return text
+
+
 def _caret(source: str, span: Span, name: str, columns: int) -> list[str]:
     """The source line of the span with carets under it (a span over several lines is cut at the first)."""
     start = min(span.start, len(source))

@@ -13,7 +13,7 @@ from dpsql.answer import Answer
 from dpsql.compile import statement as statements
 from dpsql.compile.functions import NAMES
 from dpsql.compile.limits import MECHANISMS, STRATEGIES
-from dpsql.errors import Error, Span, nearest, refusal
+from dpsql.errors import Error, Span, listed, nearest, refusal
 from dpsql.ledger import Balance, Paid, renewal, shown
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Path, Policy, Table
@@ -172,7 +172,7 @@ def of_columns(policy: Policy, facts: PublicFacts, name: str) -> Answer:
     table = policy.table(name)
     if table is None:
         hint = nearest(name, policy.tables)
-        repair = f"the tables are: {', '.join(sorted(policy.tables))[:200]}"
+        repair = f"the tables are: {listed(sorted(policy.tables))}"
         raise refusal("DP110", f'no table "{name}" is visible here{hint}', repair=repair)
     columns = table.columns.values()
     references = {r.columns[0]: f"{r.table}.{r.target[0]}" for r in table.references if len(r.columns) == 1}

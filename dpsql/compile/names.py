@@ -19,7 +19,7 @@ from sqlglot import exp
 from dpsql.compile.blocks import OtherSource, Source, TableSource
 from dpsql.compile.parse import span_of
 from dpsql.compile.trees import CALLED, folded, spelled, wrapped
-from dpsql.errors import Error, Span, nearest, refusal
+from dpsql.errors import Error, Span, listed, nearest, refusal
 
 
 class Prefer(Enum):
@@ -103,9 +103,9 @@ class Names:
             reason = f'"{column.name}" is a table: whole rows are not values here'
             repair = f"name its columns, such as {column.name}.{next(iter(self._columns_of(name)), 'x')}"
             return refusal("DP111", reason, span=span, repair=repair)
-        listed = self._columns_of(folded(column.table)) if column.table else [*self.all_columns(), *self.aliases]
-        hint = nearest(column.name, listed)
-        repair = f"the columns are: {', '.join(dict.fromkeys(listed))[:200]}"
+        known = self._columns_of(folded(column.table)) if column.table else [*self.all_columns(), *self.aliases]
+        hint = nearest(column.name, known)
+        repair = f"the columns are: {listed(dict.fromkeys(known))}"
         if not hint and not column.table and _is_text(column.this):
             text = column.name.strip(_CURLY).replace("'", "''")
             repair = f"a text stands in single quotes: '{text}'"

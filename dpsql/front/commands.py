@@ -110,13 +110,11 @@ def _budget(desk: Desk, _: str) -> None:
 def _releases(desk: Desk, most: str) -> None:
     if most and not (most.isdecimal() and 0 < int(most) <= 10_000):
         raise refusal("DP120", f'"{most}" is not a number of statements', repair="\\releases 20")
-    answer = guarded(partial(desk.opening.session.paid, int(most or 20)))
-    if not answer.table.num_rows:
+    rows = guarded(partial(desk.opening.session.paid, int(most or 20))).table.to_pylist()
+    if not rows:
         desk.screen.say("nothing was charged so far")
         return
-    if not any(value != "0" for value in answer.table.column("delta").to_pylist()):
-        answer = type(answer)(answer.table.drop_columns(["delta"]))
-    desk.screen.report(answer)
+    desk.screen.say(listed([describe.charged(row, desk.screen.signs) for row in rows], _columns(desk)))
 
 
 def _why(desk: Desk, code: str) -> None:

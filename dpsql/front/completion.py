@@ -127,9 +127,7 @@ class SqlCompleter(Completer):
             named = [words.tables[name] for name in _named(document.text, words.tables)] or words.tables.values()
             for value in _values(found.column, named):
                 if value.lower().startswith(found.word.lower()):
-                    yield Completion(
-                        value.replace("'", "''") + "'", -len(found.word), display=value, display_meta="value"
-                    )
+                    yield Completion(value.replace("'", "''"), -len(found.word), display=value, display_meta="value")
             return
         asked = complete_event.completion_requested
         candidates = _candidates(document.text, found, words, asked)

@@ -1,4 +1,5 @@
-"""`\\d` and `\\policy`: what the policy promises, for people who want to write the next statement."""
+"""`\\d`, `\\policy` and `\\releases`: what the policy promises and what was asked, for people who write the next
+statement."""
 
 from __future__ import annotations
 
@@ -54,6 +55,14 @@ def _values(row: Mapping[str, str | None]) -> str:
         return row["keys"]
     bounds = "" if row["lowest"] is None else f"{row['lowest']} to {row['highest']}"
     return f"{bounds} {row['unit_of_measure'] or ''}".strip()
+
+
+def charged(row: Mapping[str, str], signs: Signs) -> tuple[str, str]:
+    """A charge: when and how much, and the statement with what became of it."""
+    price = f"{signs.epsilon} {row['epsilon']}"
+    price += f", {signs.delta} {row['delta']}" if row["delta"] != "0" else ""
+    became = "" if row["state"] == "answered" else f" ({'failed' if row['state'] == 'failed' else 'not answered'})"
+    return f"{row['charged_at']}  {price}", visible(row["statement"]) + became
 
 
 def promises(policy: Policy, signs: Signs) -> list[str]:

@@ -85,7 +85,9 @@ class Prompt:
     def read(self, prompt: str, text: str = "") -> str:
         """The text typed, which begins as `text`. EOFError for Ctrl-D, KeyboardInterrupt for Ctrl-C."""
         self._session.editing_mode = EditingMode.VI if self._preference("keys") == "vi" else EditingMode.EMACS
-        self._session.auto_suggest = self._suggest if self._preference("suggestions") == "on" else None
+        # Without color a suggestion looks like what was typed.
+        suggesting = self._preference("suggestions") == "on" and not os.environ.get("NO_COLOR")
+        self._session.auto_suggest = self._suggest if suggesting else None
         return self._session.prompt(prompt, default=text)
 
 

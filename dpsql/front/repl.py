@@ -47,6 +47,7 @@ class Repl:
         self.screen = Screen(out, err, self._total, preferences, interactive=interactive)
         self.last_code = ""
         self._left = "?"
+        self._asking = False
         self._statement = ""  # the last one, for the editor
         self._begun = ""  # what the next input begins as
 
@@ -72,6 +73,11 @@ class Repl:
                     code = self._turn(text)
                 except EOFError:  # \q
                     return OK
+                except KeyboardInterrupt:
+                    if self._asking or not self._interactive:
+                        raise  # the second one while a statement runs
+                    self._out.write("\n")
+                    continue
                 if code and not self._interactive:
                     return code
         finally:
@@ -119,7 +125,13 @@ class Repl:
             if echo:
                 self.screen.echo(statement)
             self._confirm(statement, name)
-            answer, pressed = ask(session, statement, name, self._err)
+            self._asking = True
+            try:
+                answer, pressed = ask(session, statement, name, self._err)
+            except (Error, Stopped):
+                self._asking = False
+                raise
+            self._asking = False
             guarded_show(self.screen, answer)
 
     def include(self, path: str) -> None:

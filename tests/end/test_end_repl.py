@@ -38,6 +38,13 @@ def test_a_session_at_the_terminal(clinic: Clinic, tmp_path: Path) -> None:
         terminal.wait_for("ε: 1.5 spent, 998.5 left of 1000")
         terminal.type("SELECT COUNT(*) AS people FROM patients;\r")
         terminal.wait_for("left ε = 998 of 1000")
+        terminal.type("\\releases 2\r")
+        terminal.wait_for("UTC  ε 0.5    SELECT COUNT(*) AS people FROM patients")
+        terminal.wait_for("UTC  ε 0.5    SELECT SUM(fee) AS fees FROM visits (not answered)")
+        terminal.type("\\cost SELECT COUNT(*) FROM visits;\r")
+        terminal.wait_for("would cost ε = 0.5; then left ε = 997.5 of 1000")
+        terminal.type("\\d patients\r")
+        terminal.wait_for(" region │ VARCHAR │ group      │ regions.region")
         terminal.type("\\q\r")
         assert terminal.wait_for_end() == 0
         assert "Traceback" not in terminal.output

@@ -235,6 +235,7 @@ class Session:
             "charged_at": pa.array(["2026-11-30 10:00 UTC"] * len(rows), pa.string()),
             "epsilon": pa.array(["1/4"] * len(rows), pa.string()),
             "delta": pa.array(["0"] * len(rows), pa.string()),
+            "state": pa.array(["answered"] * len(rows), pa.string()),
             "statement": pa.array(rows, pa.string()),
         }
         return answer(columns)

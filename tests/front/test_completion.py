@@ -103,8 +103,8 @@ def test_settings_functions_keywords_and_commands_are_offered() -> None:
 
 
 def test_values_that_the_policy_lists_are_offered_in_texts() -> None:
-    assert offered("SELECT 1 FROM people WHERE age = '") == ["19-24'", "25-34'", "it''s'"]
-    assert offered("SELECT 1 FROM people WHERE age IN ('19-24', '2") == ["25-34'"]
+    assert offered("SELECT 1 FROM people WHERE age = '") == ["19-24", "25-34", "it''s"]
+    assert offered("SELECT 1 FROM people WHERE age IN ('19-24', '2") == ["25-34"]
     assert offered("SELECT 1 FROM people WHERE name = '") == []
     assert offered("SELECT 'x") == []
 

@@ -141,3 +141,19 @@ def test_names_that_are_none(account, name):
 
 def test_a_name_where_none_is_needed(account):
     refused("DP406", lambda: account(analyst="ann", joint_epsilon=None))
+
+
+def test_each_sees_what_was_charged_to_it_alone(account, charge):
+    """The list of one analyst's charges is made of that purse's rows: what others asked does not show in it."""
+    ann, bob = (account(analyst=name, joint_epsilon=Fraction(2)) for name in ("ann", "bob"))
+    first = ann.charge(charge("1/4", statement="SELECT 1"))
+    ann.finish(first, {"f": b"noisy"})
+    ann.fail(ann.charge(charge("1/8", statement="SELECT 2")))
+    bob.charge(charge("1/2", statement="SELECT 3"))
+    assert [(p.statement, p.state, p.price.epsilon) for p in ann.paid(10)] == [
+        ("SELECT 2", "failed", Fraction(1, 8)),
+        ("SELECT 1", "answered", Fraction(1, 4)),
+    ]
+    assert [(p.statement, p.state) for p in bob.paid(10)] == [("SELECT 3", "asked")]
+    assert [p.statement for p in ann.paid(1)] == ["SELECT 2"]
+    assert account(analyst=None, joint_epsilon=Fraction(2)).paid(10) == []
