@@ -115,13 +115,22 @@ _LONGER = len("error[]")  # than the code alone, with which the text of an error
 def say_error(error: Error, stream: TextIO) -> None:
     """Print the error to stderr (colored where a person looks on and has not said NO_COLOR)."""
     color = smart(stream) and not os.environ.get("NO_COLOR")
-    columns = shutil.get_terminal_size().columns if stream.isatty() else None
-    print(error_text(error, color, columns), file=stream, flush=True)
+    print(error_text(error, color, columns_of(stream)), file=stream, flush=True)
 
 
 def smart(stream: TextIO) -> bool:
     """Whether the stream is a terminal that understands cursor movement and color."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def columns_of(stream: TextIO) -> int | None:
+    """The width of a terminal, or None: what is not a terminal has no width to keep to."""
+    if not stream.isatty():
+        return None
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except OSError:
+        return shutil.get_terminal_size().columns
 
 
 @contextmanager

@@ -7,13 +7,11 @@ next statement runs, so an answer that was paid for is not lost to a later failu
 
 from __future__ import annotations
 
-import os
-import shutil
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from dpsql.front import render
-from dpsql.front.diagnostics import visible
+from dpsql.front.diagnostics import columns_of, visible
 from dpsql.front.formats import FORMATS, Sheet
 
 if TYPE_CHECKING:
@@ -104,13 +102,3 @@ def say_cost(answer: Answer, total: Fraction, err: TextIO) -> None:
     """The cost of a query, beside data for a program."""
     if answer.receipt is not None:
         print(render.footer(answer, total, signs=render.signs_for(err), width=columns_of(err)), file=err, flush=True)
-
-
-def columns_of(stream: TextIO) -> int | None:
-    """The width of a terminal, or None: what is not a terminal has no width to keep to."""
-    if not stream.isatty():
-        return None
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or None
-    except OSError:
-        return shutil.get_terminal_size().columns

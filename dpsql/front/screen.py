@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, TextIO
 from dpsql.errors import refusal
 from dpsql.front import chart, render
 from dpsql.front.cells import Signs, cells_wide, signs_for
-from dpsql.front.diagnostics import smart, visible
-from dpsql.front.output import Output, columns_of
+from dpsql.front.diagnostics import columns_of, smart, visible
+from dpsql.front.output import Output
 
 if TYPE_CHECKING:
     from dpsql.answer import Answer

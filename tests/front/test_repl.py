@@ -115,7 +115,7 @@ def test_commands(start: Start, tmp_path: Path) -> None:
             ("\\chart", "there is no result to draw"),
             ("\\i missing.sql", "can't read missing.sql: No such file or directory"),
             ("\\i two.sql", "dpsql ε 2.75>"),
-            ("\\releases 5", "UTC  ε 1/4    SELECT department FROM sales"),
+            ("\\releases 5", "UTC  ε 1/4  SELECT department FROM sales"),
             ("\\why 205", "a group key without public values"),
         ):
             terminal.type(command)
