@@ -10,13 +10,14 @@ EXTRAS := test,dev
 BIN    := $(VENV)/bin
 LOG    := build/setup.log
 # hatchling builds in the environment itself, so that its version is pinned too.
-INSTALL := $(BIN)/pip install --disable-pip-version-check --no-build-isolation -c constraints.txt
+PINS    := constraints.txt
+INSTALL := $(BIN)/pip install --disable-pip-version-check --no-build-isolation -c $(PINS)
 # pip's talk goes to a file, shown only where pip fails.
 QUIET   := >> $(LOG) 2>&1 || { tail -n 30 $(LOG); echo "setup failed; all of it: $(LOG)"; exit 1; }
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-laplace demo-choices test test-plain check audit bench clean constraints
+.PHONY: help demo demo-laplace demo-choices test test-plain upgrade-check check audit bench clean constraints
 
 help:
 	@echo "make demo       set up, prepare two real data sets and ask them private questions"
@@ -24,6 +25,7 @@ help:
 	@echo "make demo-choices  a vote and an auction: the best of several, chosen privately"
 	@echo "make test       the tests, in some minutes"
 	@echo "make test-plain those that parse, with the parser in plain Python"
+	@echo "make upgrade-check  whether the newest duckdb and sqlglot that pyproject.toml allows answer alike"
 	@echo "make check      style, types and the import rules"
 	@echo "make audit      the long tests"
 	@echo "make bench      the measurements, beside plain DuckDB"
@@ -106,7 +108,18 @@ test-plain:
 	@$(MAKE) --no-print-directory VENV=.venv-plain EXTRAS=test WITHOUT=sqlglotc TESTS="$(PARSER_TESTS)" test
 
 audit: $(VENV)/installed-dev $(VENV)/installed-data
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m audit --timeout 0
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m audit --timeout 0 $(TESTS)
+
+# Before a pin of the engine or of the parser moves: total forms, plans on every kind of engine, the same answers as
+# plain DuckDB, and whether DuckDB reads what sqlglot writes as what stood there.
+ENGINE_TESTS := tests/properties/test_engines.py tests/properties/test_total_forms.py
+NEXT         := --no-print-directory VENV=.venv-next EXTRAS=test PINS=build/pins-next.txt
+
+upgrade-check:
+	@rm -rf .venv-next && mkdir -p build && sed '/^duckdb==/d; /^sqlglotc*==/d' constraints.txt > build/pins-next.txt
+	@$(MAKE) $(NEXT) TESTS="tests/compile tests/refusals tests/semantics $(ENGINE_TESTS)" test
+	@$(MAKE) $(NEXT) TESTS="$(ENGINE_TESTS)" audit
+	@.venv-next/bin/pip freeze | grep -E '^(duckdb|sqlglotc?)=='
 
 check: $(VENV)/installed-dev
 	@$(BIN)/ruff check -q .

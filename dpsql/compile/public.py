@@ -16,7 +16,7 @@ from sqlglot import exp
 from dpsql.compile.canonical import is_unit, no_unit, span_of
 from dpsql.compile.essence import INTERVAL_UNITS, UNITS
 from dpsql.compile.instead import no_function
-from dpsql.compile.sizes import check_size
+from dpsql.compile.sizes import check_growth, check_size
 from dpsql.compile.trees import nodes
 from dpsql.errors import Error, Span, refusal
 
@@ -170,7 +170,9 @@ _UNIT_FIRST = ("date_part", "date_sub", "datesub")
 
 def check_public(tree: exp.Expr, also: frozenset[str] = frozenset()) -> None:
     """Refuse the first thing in `tree` that public SQL does not have here. also: functions that dpsql itself calls."""
-    check_nodes(nodes(tree), also)
+    found = nodes(tree)
+    check_nodes(found, also)
+    check_growth(found)
 
 
 def check_nodes(found: Iterable[exp.Expr], also: frozenset[str]) -> None:

@@ -1,4 +1,5 @@
-"""How much the amplifiers of public SQL may make: rows of range and generate_series, characters of repeat and padding.
+"""How much the amplifiers of public SQL may make: rows of range and generate_series, characters of repeat, padding and
+formats; and how much longer a text may become by being put together with itself, again and again.
 
 Role: bound these from the text alone, so that one short statement cannot fill the memory of the engine that holds
 public tables and released results. Promise: what passes names its size in literals. Must not: read any value.
@@ -7,6 +8,8 @@ public tables and released results. Promise: what passes names its size in liter
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 from fractions import Fraction
 
 from sqlglot import exp
@@ -18,6 +21,8 @@ from dpsql.errors import Error, refusal
 
 MAX_ROWS = 1_000_000
 MAX_CHARACTERS = 10_000
+MAX_GROWTH = 10_000
+THOUSAND = 1_000
 
 _SAME = (exp.Paren, exp.Cast, exp.TryCast, exp.Round, exp.Floor, exp.Ceil, exp.Trunc)
 _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
@@ -33,10 +38,62 @@ def check_size(node: exp.Expr, name: str, arguments: list[exp.Expr]) -> None:
         if size is not None and (most is None or most > MAX_CHARACTERS):
             repair = f"write a number up to {MAX_CHARACTERS}, or LEAST(n, 80)"
             raise refusal("DP231", f"the text does not bound the size of {name}", span=span_of(node), repair=repair)
+    elif name in ("format", "printf"):
+        written = arguments[0]
+        if not (isinstance(written, exp.Literal) and written.is_string) or _widest(str(written.this)) > MAX_CHARACTERS:
+            repair = f"write the format as a literal, with widths up to {MAX_CHARACTERS} and none taken from arguments"
+            raise refusal("DP231", f"the text does not bound the size of {name}", span=span_of(node), repair=repair)
     elif isinstance(node, exp.GenerateSeries):
         rows = _rows(node)
         if rows is None or rows > MAX_ROWS:
             raise _unbounded(node)
+
+
+def _widest(written: str) -> float:
+    """The largest width or precision that a format asks for; without end where an argument gives it."""
+    nested = re.search(r"%[^a-zA-Z%]*\*|\{[^{}]*:[^{}]*\{", written)
+    return math.inf if nested else max((float(digits) for digits in re.findall(r"[0-9]+", written)), default=0.0)
+
+
+def check_growth(found: Iterable[exp.Expr]) -> None:
+    """DP231 where the texts of a statement, one made of the other, can become more than MAX_GROWTH times as long. What
+    stands side by side counts too: how values go from one query to the next is not followed."""
+    growth = 1
+    for node in found:
+        growth *= max(_growth(node), 1)
+        if growth > MAX_GROWTH:
+            reason = (
+                f"texts of this statement can become more than {MAX_GROWTH:,} times as long as what they are made of"
+            )
+            repair = "repeat a literal, replace by texts that are no longer, or put fewer columns together"
+            raise refusal("DP231", reason, span=span_of(node), repair=repair)
+
+
+def _growth(node: exp.Expr) -> int:
+    """How many times as long as a text that it reads the value of a call can be; what it makes of literals counts by
+    thousands of characters."""
+    match node:
+        case exp.DPipe() if isinstance(node.parent, exp.DPipe):
+            return 1
+        case exp.DPipe() | exp.Concat() | exp.ConcatWs():
+            parts = node.flatten() if isinstance(node, exp.DPipe) else node.expressions
+            return sum(not isinstance(part, exp.Literal) for part in parts)
+        case exp.Repeat():
+            times = math.ceil(_most(node.args["times"]) or 0)
+            return -(-times * len(node.name) // THOUSAND) if isinstance(node.this, exp.Literal) else times
+        case exp.Pad():
+            return -(-math.ceil(_most(node.expression) or 0) // THOUSAND)
+        case exp.Replace() | exp.RegexpReplace():
+            old, new = node.expression, node.args.get("replacement")
+            if new is None:
+                return 1
+            if not isinstance(new, exp.Literal):
+                return MAX_CHARACTERS
+            if isinstance(node, exp.RegexpReplace) or not isinstance(old, exp.Literal):
+                return len(new.name) + 1  # a pattern may match between any two characters
+            return -(-len(new.name) // max(len(old.name), 1))
+        case _:
+            return 1
 
 
 def _unbounded(node: exp.Expr) -> Error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -84,9 +85,17 @@ def run_over(connection: duckdb.DuckDBPyConnection, sql: str, tables: Mapping[st
 
 class Unoptimized:
     """The files of a snapshot under an engine that optimizes nothing; or as it does by itself (kept None), or with
-    these optimizers alone. On several threads tables of a few rows are read in parts, too."""
+    these optimizers alone. On several threads tables of a few rows are read in parts, too. spill: a folder for what it
+    could hold in memory, and does not."""
 
-    def __init__(self, snapshot: Snapshot, *, kept: Collection[str] | None = (), threads: int = 1):
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        kept: Collection[str] | None = (),
+        threads: int = 1,
+        spill: Path | None = None,
+    ):
         self.connection = duckdb.connect(":memory:")
         run = self.connection.execute
         run(f"SET TimeZone = 'UTC'; SET threads = {threads}")
@@ -97,6 +106,8 @@ class Unoptimized:
             run("PRAGMA disable_optimizer")
         if threads > 1:
             run("PRAGMA verify_parallelism")
+        if spill is not None:
+            run(f"SET temp_directory = '{spill}'; SET memory_limit = '64MiB'; SET debug_force_external = true")
         run(f"ATTACH '{snapshot.private}' AS priv (READ_ONLY)")
         run(f"ATTACH '{snapshot.public}' AS pub (READ_ONLY)")
 

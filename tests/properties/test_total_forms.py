@@ -34,6 +34,9 @@ ROWS = 256
 DRAWS = 9
 """Argument lists per function: with ROWS rows, more than 2,000 argument tuples for each."""
 
+MANY_DRAWS = 40
+"""More than 10,000 tuples."""
+
 Engines = list[duckdb.DuckDBPyConnection]
 
 
@@ -51,12 +54,27 @@ def engines() -> Iterator[Engines]:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_function(name: str, engines: Engines) -> None:
-    rng = random.Random(name)
+    draw(engines, name, random.Random(name), DRAWS)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_function_at_length(name: str, engines: Engines) -> None:
+    """Over 10,000 argument tuples, other ones in each run."""
+    seed = random.SystemRandom().getrandbits(64)
+    try:
+        draw(engines, name, random.Random(seed), MANY_DRAWS)
+    except BaseException as error:
+        error.add_note(f"{name}, seed {seed}")
+        raise
+
+
+def draw(engines: Engines, name: str, rng: random.Random, draws: int) -> None:
     templates = FUNCTIONS[name]
     ran = 0
-    for draw in range(max(DRAWS, len(templates))):
-        ran += checked(engines, rng, templates[draw % len(templates)], depth=0)
-    assert ran >= DRAWS
+    for number in range(max(draws, len(templates))):
+        ran += checked(engines, rng, templates[number % len(templates)], depth=0)
+    assert ran >= draws
 
 
 def test_every_function_has_a_template() -> None:
