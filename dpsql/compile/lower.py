@@ -33,6 +33,7 @@ from dpsql.compile.keys import GroupKey, KeyLists
 from dpsql.compile.literals import cast as literal_cast
 from dpsql.compile.lowered import RELEASE_CLAUSES, Lowered, check_clauses
 from dpsql.compile.measures import Measures
+from dpsql.compile.pairs import check_pairs
 from dpsql.compile.parse import span_of
 from dpsql.compile.postprocessing import PostProcessing
 from dpsql.compile.public import check_public
@@ -61,7 +62,7 @@ def lower(resolved: Resolved, policy: Policy, facts: PublicFacts, describe: Desc
     named argument that no release or aggregate of it has."""
     lowerer = _Lowerer(resolved, policy, facts, describe)
     outer = lowerer.place(resolved.root, at_top=True)
-    check_public(outer)
+    lowerer.check(outer)
     hints.check_spent(resolved.hints, lowerer.spent)
     clauses.check_spent(resolved.clauses, (r.clause for r in lowerer.releases if r.clause is not None))
     return Query(tuple(lowerer.releases), outer, tuple(lowerer.publics))
@@ -78,6 +79,11 @@ class _Lowerer:
         self._nested: dict[int, exp.Expr] = {}
         self._done: dict[int, exp.Expr] = {}
         self._named = self._size = 0
+
+    def check(self, tree: exp.Expr) -> None:
+        """What public SQL has, and how much it makes. Raises DP2xx."""
+        check_public(tree)
+        check_pairs(tree, {name: facts.rows for name, facts in self.facts.tables.items() if facts.rows is not None})
 
     def place(self, node: exp.Expr, *, at_top: bool = False) -> exp.Expr:
         """`node`, a public part of the statement, with every release below it cut out, in place."""
@@ -113,7 +119,7 @@ class _Lowerer:
             tree = _with_ctes(copied(self._placed(block).unnest()), [self.place(cte) for cte in block.ctes])
         if single and not (isinstance(block, PrivateBlock) and block.correlated):
             tree = exp.select(aliased(exp.Subquery(this=tree), "c1"))
-        check_public(tree)
+        self.check(tree)
         types = self.describe(tree, {r.name: _schema(r) for r in self.releases})
         names = [item_name(i) for i in range(len(types))]
         source = derived(tree, "t")

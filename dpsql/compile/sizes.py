@@ -34,7 +34,7 @@ def check_size(node: exp.Expr, name: str, arguments: list[exp.Expr]) -> None:
     """DP231 where a call can make more than its share, or where the text does not say how much it makes."""
     if name in ("repeat", "lpad", "rpad", "bar"):
         size = arguments[3] if name == "bar" and len(arguments) == 4 else arguments[1] if name != "bar" else None
-        most = None if size is None else _most(size)
+        most = None if size is None else most_of(size)
         if size is not None and (most is None or most > MAX_CHARACTERS):
             repair = f"write a number up to {MAX_CHARACTERS}, or LEAST(n, 80)"
             raise refusal("DP231", f"the text does not bound the size of {name}", span=span_of(node), repair=repair)
@@ -44,7 +44,7 @@ def check_size(node: exp.Expr, name: str, arguments: list[exp.Expr]) -> None:
             repair = f"write the format as a literal, with widths up to {MAX_CHARACTERS} and none taken from arguments"
             raise refusal("DP231", f"the text does not bound the size of {name}", span=span_of(node), repair=repair)
     elif isinstance(node, exp.GenerateSeries):
-        rows = _rows(node)
+        rows = rows_of(node)
         if rows is None or rows > MAX_ROWS:
             raise _unbounded(node)
 
@@ -79,10 +79,10 @@ def _growth(node: exp.Expr) -> int:
             parts = node.flatten() if isinstance(node, exp.DPipe) else node.expressions
             return sum(not isinstance(part, exp.Literal) for part in parts)
         case exp.Repeat():
-            times = math.ceil(_most(node.args["times"]) or 0)
+            times = math.ceil(most_of(node.args["times"]) or 0)
             return -(-times * len(node.name) // THOUSAND) if isinstance(node.this, exp.Literal) else times
         case exp.Pad():
-            return -(-math.ceil(_most(node.expression) or 0) // THOUSAND)
+            return -(-math.ceil(most_of(node.expression) or 0) // THOUSAND)
         case exp.Replace() | exp.RegexpReplace():
             old, new = node.expression, node.args.get("replacement")
             if new is None:
@@ -105,19 +105,19 @@ def _unbounded(node: exp.Expr) -> Error:
     )
 
 
-def _most(node: exp.Expr) -> Fraction | None:
+def most_of(node: exp.Expr) -> Fraction | None:
     """A number that the value of an integer expression never passes, from its literals; None where there is none."""
     if isinstance(node, exp.Literal):
         number = None if node.is_string else number_of(str(node.this))
         return None if number is None or number == math.inf else Fraction(number)
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
-        size = _most(node.this)
+        size = most_of(node.this)
         return None if size is None else -size
     if isinstance(node, _SAME):  # a rounding adds 1 at the most
-        most = _most(node.this)
+        most = most_of(node.this)
         return None if most is None else most + 1
     if isinstance(node, exp.Least | exp.Greatest):
-        ends = [_most(part) for part in (node.this, *node.expressions)]
+        ends = [most_of(part) for part in (node.this, *node.expressions)]
         known = [end for end in ends if end is not None]
         if isinstance(node, exp.Least):
             return min(known, default=None)
@@ -125,14 +125,14 @@ def _most(node: exp.Expr) -> Fraction | None:
     return None
 
 
-def _rows(node: exp.GenerateSeries) -> Fraction | None:
+def rows_of(node: exp.GenerateSeries) -> Fraction | None:
     """How many rows a series has at the most."""
     start, end, step = node.args.get("start"), node.args.get("end"), node.args.get("step")
     first, last = _moment(start), _moment(end)
     if first is not None and last is not None:
         width = _width(step)
     else:
-        first, last = _exactly(start), None if end is None else _most(end)
+        first, last = _exactly(start), None if end is None else most_of(end)
         width = Fraction(1) if step is None else _exactly(step)
         if width is not None and width < 0:  # counted down: only literals say how far
             last = _exactly(end)
@@ -145,7 +145,7 @@ def _exactly(node: object) -> Fraction | None:
     """An integer literal, as analysts and as dpsql itself write it."""
     inner = node.this if isinstance(node, exp.Cast) else node
     bare = inner.this if isinstance(inner, exp.Neg) else inner
-    return _most(inner) if isinstance(inner, exp.Expr) and isinstance(bare, exp.Literal) else None
+    return most_of(inner) if isinstance(inner, exp.Expr) and isinstance(bare, exp.Literal) else None
 
 
 def _moment(node: object) -> Fraction | None:

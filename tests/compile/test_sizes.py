@@ -54,7 +54,7 @@ LISTS = {
         *(150, 0, ""),
     ),
     "branches of UNION": ("SELECT COUNT(*) FROM (...)", ROWS, " UNION ALL ", 60, 1000, "DP104"),
-    "public tables": ("SELECT COUNT(*) FROM ...", "regions r#", ", ", 100, 1000, "DP104"),
+    "public tables": ("SELECT COUNT(*) FROM ...", "(SELECT 1 AS x) AS r#", ", ", 100, 1000, "DP104"),
     "arguments": ("SELECT SUM(GREATEST(...)) FROM patients", "LEAST(age, #)", ", ", 99, 500, "DP231"),
     "texts put together": ("SELECT COUNT(*) FROM patients WHERE CONCAT(...) = name", "'#'", ", ", 99, 500, "DP231"),
 }
