@@ -192,8 +192,11 @@ def _mechanism(slot: Slot, per_group: int | None) -> str:
     if slot.kind is SlotKind.DISTINCT and per_group is not None:
         kind += f", at most {per_group} of a unit in a group, chosen at random"
     if slot.part is not None:
-        lo, hi = (_number(bound * slot.grid_step) for bound in slot.part)
-        kind += f", what a unit adds to a group clamped to [{lo}, {hi}]"
+        means = slot.kind is SlotKind.MOMENTS
+        step_of_part = next((a.grid.step for a in slot.axes if a.grid is not None), slot.grid_step)
+        lo, hi = (_number(bound * step_of_part) for bound in slot.part)
+        kind += " of the units' own means in a group, clamped" if means else ", what a unit adds to a group clamped"
+        kind += f" to [{lo}, {hi}]"
     law = law_of(slot)
     moved = slot.norms.l1 if slot.sigma is None else isqrt(slot.norms.l2_squared - 1) + 1
     moved_as_shown = _number(moved * step) if unit == " rows" else moved
@@ -212,7 +215,8 @@ def _error(slot: Slot, measure: Measure) -> str:
     if error is not None:
         return f"± {_number(linear_half_width(error[0], normal) + error[1])} (95 %)"
     if most is not None:
-        return f"± at most about {_number(linear_half_width(most, normal))} / (number of values) (95 %)"
+        counted = "values" if slot.part is None else "units"
+        return f"± at most about {_number(linear_half_width(most, normal))} / (number of {counted}) (95 %)"
     return "± as the answer says: it hangs on how far the values lie apart"
 
 

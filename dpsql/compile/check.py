@@ -114,6 +114,7 @@ def _check_clause(release: ReleasePlan, policy: Policy, reach: Sequence[int]) ->
     groups, rows_ = clause.limits.get("max_groups_per_unit"), clause.limits.get("max_rows_per_unit")
     _require(groups is None or not node.keys or all(n <= groups for n in reach), "groups are limited as asked")
     bounds = [n for n in (limits.rows, limits.ball) if n is not None]
+    bounds += [sum(reach) * limits.per_group] if limits.per_group is not None and not node.sets else []
     _require(rows_ is None or any(n <= rows_ for n in bounds), "rows are limited as asked")
     _require(not clause.public_groups or release.keys is not None, "all groups are public")
     chosen = release.selection
@@ -164,8 +165,15 @@ def _check_norms(slot: Slot, limits: Limits, reach: Sequence[int]) -> None:
     part, around_0 = 0, True
     if slot.part is not None:
         _require(limits.per_group is not None and limits.ball is None, "parts are clamped")
-        _require(slot.kind in (SlotKind.ROWS, SlotKind.SUM) and slot.part[0] <= slot.part[1], "parts are clamped")
-        part, around_0 = max(-slot.part[0], slot.part[1]), slot.part[0] <= 0 <= slot.part[1]
+        _require(slot.part[0] <= slot.part[1] and len(slot.outputs) == 1, "parts are clamped")
+        if slot.kind is SlotKind.MOMENTS:
+            (axis,) = slot.axes
+            means = axis.rows is not None and axis.grid is not None and slot.subgrid == 1 == axis.degree
+            _require(means and slot.part == (axis.grid.lo, axis.grid.hi), "means are clamped")  # type: ignore[union-attr]
+            part = slot.weight
+        else:
+            _require(slot.kind in (SlotKind.ROWS, SlotKind.SUM), "parts are clamped")
+            part, around_0 = max(-slot.part[0], slot.part[1], 1), slot.part[0] <= 0 <= slot.part[1]
         in_one = min(part, in_one) if around_0 else part
     l1 = l2_squared = 0
     for keys in reach:

@@ -141,7 +141,8 @@ def put(tree: exp.Query, clauses: Mapping[int, Clause]) -> exp.Query:
         if isinstance(first, exp.Literal) and first.is_string and first.name.startswith(_MARK):
             clause = waiting.pop(int(first.name.removeprefix(_MARK)), None)
             if clause is None or len(node.expressions) == 1:
-                raise refusal("DP101", "SELECT lists nothing", repair="write what is to be counted: COUNT(*)")
+                span, repair = clause.span if clause is not None else None, "write what is to be counted: COUNT(*)"
+                raise refusal("DP101", "SELECT lists nothing", span=span, repair=repair)
             node.set("expressions", node.expressions[1:])
             node.meta[CLAUSE] = clause
     check_spent(waiting.values(), ())

@@ -25,8 +25,9 @@ from sqlglot import exp
 
 from dpsql.compile.grid import Grid, coarsened, grid_of
 from dpsql.compile.ir import Measure, Scalar, Statistic, is_same
-from dpsql.compile.slots import MOST_WEIGHT, Axis, Slot, SlotKind, is_always, needs
+from dpsql.compile.slots import MOST_WEIGHT, SUBGRID, Axis, Slot, SlotKind, is_always, needs
 from dpsql.compile.trees import wrapped
+from dpsql.policy.facts import Kind
 from dpsql.privacy.sensitivity import Norms
 
 _PRICED = (Norms(0, 0, 0, 0), Fraction(1))
@@ -195,7 +196,25 @@ def _clamped(measure: Measure) -> Slot:
         slot = _slot(_alone(measure))
     assert measure.per_group is not None
     lo, hi = measure.per_group
+    if slot.kind is SlotKind.MOMENTS:
+        (axis,) = slot.axes
+        axis = _of_means(axis, lo, hi)
+        assert axis.grid is not None
+        return replace(slot, axes=(axis,), part=(axis.grid.lo, axis.grid.hi))
     return replace(slot, part=(ceil(lo / slot.grid_step), floor(hi / slot.grid_step)))
+
+
+def _of_means(axis: Axis, lo: Fraction, hi: Fraction) -> Axis:
+    """The axis of the means of values on this one, clamped between these bounds: on a finer grid, or each mean would be
+    rounded to a value."""
+    rows = axis.grid
+    assert rows is not None
+    parts = SUBGRID if rows.span * SUBGRID <= MOST_WEIGHT else 1
+    step = rows.step / parts
+    low, high = max(ceil(lo / step), rows.lo * parts), min(floor(hi / step), rows.hi * parts)
+    if low > high:  # no grid point between the bounds: the nearest one stands for both
+        low = high = min(max(round(lo / step), rows.lo * parts), rows.hi * parts)
+    return replace(axis, grid=Grid(low, high, step, Kind.DOUBLE), rows=rows)
 
 
 def _partial(group: _Group) -> list[Scalar]:

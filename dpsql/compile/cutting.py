@@ -14,7 +14,7 @@ from dpsql.compile.grid import DOUBLE
 from dpsql.compile.ir import GROUPING, Release
 from dpsql.compile.literals import cast
 from dpsql.compile.plan import ReleasePlan
-from dpsql.compile.slots import SUBGRID, Slot, SlotKind, part_of_rows, vector_columns
+from dpsql.compile.slots import SUBGRID, Slot, SlotKind, component_column, part_of_rows, vector_columns
 from dpsql.compile.trees import aliased, case, column, named, select, wrapped
 
 
@@ -49,8 +49,30 @@ def _cut(i: int, slot: Slot, most: int, source: str) -> list[exp.Expr]:
         low, high = slot.part if slot.part is not None else part_of_rows(slot, most)
         below, above = exp.LT(this=figure, expression=_whole(low)), exp.GT(this=figure.copy(), expression=_whole(high))
         return [aliased(case([(below, _whole(low)), (above, _whole(high))], figure.copy()), name)]
+    if slot.part is not None:
+        return _mean(i, slot, source)
     over = exp.GT(this=n.copy(), expression=exp.Literal.number(most))
     return _scaled_to(over, [(column(source, c), c) for c in vector_columns(i, slot)], _whole(most), n)
+
+
+def _mean(i: int, slot: Slot, source: str) -> list[exp.Expr]:
+    """The weights of a cell's own mean, which counts as one row does: it is clamped on its grid, and they are M - k and
+    k. A cell without values has none."""
+    (axis,) = slot.axes
+    assert axis.rows is not None and axis.grid is not None
+    count, total = column(source, f"n{i}"), column(source, component_column(i, 1))
+    parts = axis.rows.step / axis.grid.step  # a whole number
+    low, high = (_whole(int(end - axis.rows.lo * parts)) for end in (axis.grid.lo, axis.grid.hi))
+    product = exp.Mul(this=cast(total, "HUGEINT"), expression=_whole(int(parts)))
+    guarded = exp.Nullif(this=count, expression=exp.Literal.number(0))
+    mean = exp.Paren(this=exp.IntDiv(this=exp.Paren(this=product), expression=guarded))
+    below, above = exp.LT(this=mean, expression=low), exp.GT(this=mean.copy(), expression=high)
+    clamped = case([(below, low.copy()), (above, high.copy())], mean.copy())
+    k = exp.Paren(this=exp.Sub(this=exp.Paren(this=clamped), expression=low.copy()))
+    rest = exp.Sub(this=_whole(axis.span), expression=k.copy())
+    some = exp.GT(this=count.copy(), expression=exp.Literal.number(0))
+    weights = zip(vector_columns(i, slot), (rest, k), strict=True)
+    return [aliased(case([(some.copy(), weight)], _whole(0)), name) for name, weight in weights]
 
 
 def _scaled(i: int, slot: Slot, ball: int, rows: int, source: str, per: Sequence[str]) -> list[exp.Expr]:

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from dpsql.compile.clauses import Clause, option_of
 from dpsql.compile.ir import Release
-from dpsql.compile.limits import Request, ceiling, delta_of, one_row_per_unit
+from dpsql.compile.limits import NORMAL, Request, ceiling, delta_of, one_row_per_unit
 from dpsql.compile.relations import scans
 from dpsql.errors import refusal
 from dpsql.policy.model import Budget, Policy, Table
@@ -70,6 +70,9 @@ def _priced(clause: Clause, request: Request, budget: Budget) -> Request:
             shown = f"{float(allowed) * (1 - 1e-9):.6e}"
         reason = f"the policy allows at most delta {shown} here, at epsilon {show_amount(epsilon)}"
         repair = f"write delta = {shown}, or leave it out"
+        raise refusal("DP402", reason, span=clause.span_of("delta"), repair=repair)
+    if clause.delta == 0 and request.mechanism == NORMAL:
+        reason, repair = "Gaussian noise needs a delta above 0", "RESET mechanism, or leave delta out"
         raise refusal("DP402", reason, span=clause.span_of("delta"), repair=repair)
     return replace(request, epsilon=epsilon, delta=allowed if clause.delta is None else clause.delta, clause=clause)
 

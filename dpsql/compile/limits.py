@@ -179,12 +179,17 @@ def enforcing(
     leaves; of rows, what g and r leave, r no more than the policy's R.
     """
     named = request.clause.limits if request.clause is not None else {}
+    if request.clause is not None and named:
+        span = request.clause.span
     groups = named.get("max_groups_per_unit")
     cells = clamps or (groups is not None and any(keys is None or keys > groups for keys in reach))
-    rows = named.get("max_rows_per_unit") is not None
+    most = named.get("max_rows_per_unit")
+    rows = most is not None
     unlimited = "max_rows_per_unit" in named and not rows
-    if "max_groups_per_unit" in named and groups is None:
-        limits = replace(limits, groups=None)
+    if "max_groups_per_unit" in named:
+        limits = replace(limits, groups=groups if groups is None else min(groups, limits.groups or groups))
+    if most is not None:  # of a union, whose R is a sum
+        limits = replace(limits, rows=min(most, limits.rows))
     if not (cells or rows or unlimited):
         return limits, request
     if unlimited and limits.groups is None and None in reach:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpsql.compile.blocks import PrivateBlock, Source, TableSource, is_aggregate, is_optional, nested_in
-from dpsql.compile.clamps import clamped
+from dpsql.compile.clamps import clamped, empty
 from dpsql.compile.hints import PER_ROW, Bounds, Hint, arguments_of
 from dpsql.compile.instead import argument_of, instead_of, name_of, not_single, sample, several, several_distinct
 from dpsql.compile.ir import Measure, Scalar, Statistic, is_same
@@ -74,7 +74,7 @@ class Measures:
         statistic, argument, second = self._statistic(call, condition, span_of(node))
         hint = named.hint
         self.spent += named.given
-        per_group = _per_group(statistic, named.per_group) if named.per_group is not None else None
+        per_group = _per_group(statistic, argument, named.per_group) if named.per_group is not None else None
         for i, measure in enumerate(self.found):
             same = is_same(measure.argument, argument) and is_same(measure.second, second)
             if statistic in _SYMMETRIC and second is not None:
@@ -235,19 +235,22 @@ class Measures:
                 raise refusal("DP206", f"{node.name} is not listed in the policy", span=span_of(node), repair=repair)
 
 
-def _per_group(statistic: Statistic, bounds: Bounds) -> tuple[Fraction, Fraction] | None:
+def _per_group(statistic: Statistic, argument: Scalar | None, bounds: Bounds) -> tuple[Fraction, Fraction] | None:
     """Between what the part of a unit in a group is clamped; None where that changes nothing. Raises DP203 for
-    aggregates that have no such part. (BigQuery's AVG is the mean of the means of the units: another number.)"""
+    aggregates that have no such part, DP120 for bounds that leave nothing of a mean. (AVG is then, as in BigQuery, the
+    mean of the units' own means.)"""
     if statistic in (Statistic.ROWS, Statistic.VALUES, Statistic.SUM):
+        return bounds.lo, bounds.hi
+    if statistic is Statistic.AVG and argument is not None:
+        lo, hi = argument.facts.lo, argument.facts.hi
+        assert isinstance(lo, Fraction) and isinstance(hi, Fraction)
+        if max(lo, bounds.lo) > min(hi, bounds.hi):
+            raise empty(bounds, lo, hi)
         return bounds.lo, bounds.hi
     if statistic is Statistic.UNITS and bounds.lo <= 1 <= bounds.hi:
         return None
-    reason = f"{bounds.name} => is for COUNT and SUM, of which a unit has a part in each group"
+    reason = f"{bounds.name} => is for COUNT, SUM and AVG, of which a unit has a part in each group"
     repair = f"clamp each row: {PER_ROW} => (0, 100)"
-    if statistic is Statistic.AVG:
-        repair += (
-            "; for the mean of the units' own means, average them: FROM (SELECT unit, AVG(x) AS mean ... GROUP BY unit)"
-        )
     if statistic in (Statistic.UNITS, Statistic.DISTINCT):
         repair = "leave it out: a unit counts once in a group" if statistic is Statistic.UNITS else "leave it out here"
     raise refusal("DP203", reason, span=bounds.span, repair=repair)

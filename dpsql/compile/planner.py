@@ -228,6 +228,8 @@ def _with_norms(slot: Slot, limits: Limits, reach: Domains, rows: int) -> Slot:
             reason, span = "scaling does not bound COUNT(DISTINCT ...)", slot.outputs[0].span
             raise refusal("DP223", reason, span=span, repair="SET strategy = rows, or RESET strategy")
         return of_each(lambda keys: sensitivity.of_values(limits, keys))
+    if slot.part is not None and slot.kind is SlotKind.MOMENTS:  # each cell's mean counts as one row
+        return of_each(lambda keys: sensitivity.of_rows(replace(limits, per_group=1), slot.weight, keys))
     if slot.part is not None:
         part = _part(slot, limits)
         slot = replace(slot, part=part)

@@ -44,11 +44,13 @@ class SlotKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A value of a Bernstein slot. degree: of its weights; 0 where it only has to be there, and then without grid."""
+    """A value of a Bernstein slot. degree: of its weights; 0 where it only has to be there, and then without grid.
+    rows: where the value is the mean of a unit's own values in a group, the grid of these; `grid` is the mean's."""
 
     argument: Scalar
     grid: Grid | None
     degree: int
+    rows: Grid | None = None
 
     @property
     def span(self) -> int:
@@ -62,8 +64,8 @@ class Slot:
     has its `grid`). axes: of MOMENTS, the values; rows where one is NULL do not count. outputs: the measures read from
     it; none where its noisy count only decides which keys are shown. epsilon: its share of the statement's. sigma: of
     its rounded normal noise; None where the noise is discrete Laplace. subgrid: into how many parts the SQL divides a
-    row, where it scales a unit's vector (on whole rows everything would be floored to 0). part: of ROWS and
-    SUM, between which grid points the SQL clamps what a unit adds to a group, where the statement asks for that."""
+    row, where it scales a unit's vector (on whole rows everything would be floored to 0). part: between which
+    grid points the SQL clamps what a unit adds to a group (a count, a sum, or its own mean), where that is asked."""
 
     kind: SlotKind
     argument: Scalar | None

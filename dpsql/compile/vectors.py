@@ -26,10 +26,11 @@ def row_items(i: int, slot: Slot, *, per_unit: bool) -> list[exp.Expr]:
 
 def _on_axis(axis: Axis, *, linear: bool) -> exp.Expr:
     """linear: of a sum of k the vault takes lo off itself; sums of DECIMALs are faster so."""
-    if axis.grid is None:
+    grid = axis.rows if axis.rows is not None else axis.grid
+    if grid is None:
         return axis.argument.tree.copy()
-    value = to_grid(axis.argument, axis.grid)
-    return value if linear else above_lo(value, axis.grid)
+    value = to_grid(axis.argument, grid)
+    return value if linear else above_lo(value, grid)
 
 
 def _names(i: int, slot: Slot) -> list[str]:
@@ -42,7 +43,9 @@ def figures(i: int, slot: Slot, source: str, *, per_unit: bool) -> list[exp.Expr
     values = [column(source, name) for name in _names(i, slot)]
     sums: list[tuple[exp.Expr, str]] = []
     for place, index in enumerate(slot.components):
-        if per_unit:
+        if slot.part is not None:
+            sums = [(values[0].copy(), component_column(i, 1))]  # of which the next step makes a mean
+        elif per_unit:
             factors = [_weight(v, a, e) for v, a, e in zip(values, slot.axes, index, strict=True)]
             sums.append((_product(factors), component_column(i, place)))
         elif any(index):

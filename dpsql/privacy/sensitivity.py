@@ -95,7 +95,7 @@ def of_parts(limits: Limits, weight: int, part: tuple[int, int], keys: int | Non
     times that. Where 0 lies between them, clamping brings a part nearer to 0, and what holds without it still does;
     where it does not, a part may be more than its rows bring.
     """
-    touched, most = touched_keys(limits, keys), max(abs(part[0]), abs(part[1]))
+    touched, most = touched_keys(limits, keys), max(abs(part[0]), abs(part[1]), 1)
     one, all_ = most, touched * most
     if part[0] <= 0 <= part[1]:
         rows = of_rows(limits, weight, keys)

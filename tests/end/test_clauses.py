@@ -166,12 +166,28 @@ def test_the_part_of_a_unit_is_clamped(session: Session, tmp_path: Path, lo: int
 
 
 @pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize(("lo", "hi"), [(0, 20), (3, 8), (-5, 11.5), (15.2, 15.4), (20, 99)])
+def test_a_mean_is_that_of_the_units_own_means(session: Session, tmp_path: Path, lo: float, hi: float) -> None:
+    """Per group, of visitors with values; on a grid of a thousandth part of a dollar, rounded down."""
+    session.execute("SET max_rows_per_unit = 240")
+    session.execute("SET strategy = cells")
+    means = f"SELECT who, day, AVG({UNCLAMPED}) AS m FROM visits GROUP BY who, day"
+    bounds = f"contribution_bounds_per_group => ({lo}, {hi})"
+    sql = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed = 10) day, AVG(spent, {bounds}) AS m"
+    found = dict(rows(session, f"{sql} FROM visits {LISTED} GROUP BY day"))
+    clamped = f"SELECT AVG(GREATEST(LEAST(m, {min(hi, 20)}), {max(lo, 0)})) FROM ({means}) WHERE day = "
+    for day in range(1, 11):
+        assert float(str(found[day])) == pytest.approx(float(str(by_hand(tmp_path, clamped + str(day)))), abs=2e-3), day
+
+
+@pytest.mark.usefixtures("plain")
 def test_a_sum_of_nothing_is_not_raised(session: Session) -> None:
     """A part without any value brings nothing; a count of none is a number, and clamped like any (as in BigQuery)."""
     nothing = "FILTER (WHERE spent > 1000)"
     bounds = "contribution_bounds_per_group => (2, 3)"
     assert one(session, "", f"SUM(spent, {bounds}) {nothing}") == 0
     assert one(session, "", f"COUNT(*, {bounds}) {nothing}") == 51 * 2
+    assert one(session, "", f"AVG(spent, {bounds}) {nothing}") == 2.5  # the middle, as of any mean of nothing
 
 
 def test_what_is_charged(session: Session) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlglot import exp
 
 from dpsql.compile import cutting, planner
 from dpsql.compile.check import check
@@ -36,7 +37,9 @@ PARTS = (
     "COUNT(*, contribution_bounds_per_group => (0, 1)), COUNT(n, contribution_bounds_per_group => (2, 9)),"
     " SUM(n, contribution_bounds_per_group => (-3, 4)), SUM(n, contribution_bounds_per_group => (1.5, 7)),"
     " SUM(x, contribution_bounds_per_group => (-0.5, 100000)), SUM(n), COUNT(*), COUNT(DISTINCT uid), AVG(n),"
-    " SUM(n, contribution_bounds_per_group => (-2, -1)) FILTER (WHERE grade = 1)"
+    " SUM(n, contribution_bounds_per_group => (-2, -1)) FILTER (WHERE grade = 1),"
+    " AVG(n, contribution_bounds_per_group => (-1, 2.5)), AVG(x, contribution_bounds_per_group => (0.25, 0.75)),"
+    " SUM(n, contribution_bounds_per_group => (0, 0)), AVG(n, contribution_bounds_per_group => (1, 1))"
 )
 ROWS = (
     "SUM(n, contribution_bounds_per_row => (-1, 2)), SUM(n), AVG(x, contribution_bounds_per_row => (0, 0.25)), AVG(x),"
@@ -84,6 +87,20 @@ def clamp_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cutting, "_cut", cut)
 
 
+def count_each_row_of_a_mean(patch: pytest.MonkeyPatch) -> None:
+    """The values of a cell count each, in place of their mean."""
+    plain = cutting._mean
+
+    def mean(i: int, slot: Any, source: str) -> Any:
+        times = column(source, f"n{i}")
+        return [
+            aliased(exp.Mul(this=exp.Paren(this=e.unalias()), expression=times), e.alias)
+            for e in plain(i, slot, source)
+        ]
+
+    patch.setattr(cutting, "_mean", mean)
+
+
 def measure_the_higher_bound(patch: pytest.MonkeyPatch) -> None:
     """A part moves the sum by its lower bound, too."""
     plain = sensitivity.of_parts
@@ -104,12 +121,19 @@ def keep_the_limits_of_the_policy(patch: pytest.MonkeyPatch) -> None:
 
 NARROW = clause("", "COUNT(*, contribution_bounds_per_group => (0, 1))")
 BELOW = clause("", "SUM(n, contribution_bounds_per_group => (-5, 1))")
+MEANS = clause("", "AVG(n, contribution_bounds_per_group => (-5, 5))")
 ABOVE = clause("max_rows_contributed = 1", "COUNT(*, contribution_bounds_per_group => (2, 2))")
 
 
 @pytest.mark.parametrize(
     ("fault", "sql"),
-    [(clamp_nothing, NARROW), (clamp_nothing, BELOW), (measure_the_higher_bound, BELOW), (take_rows_for_parts, ABOVE)],
+    [
+        (clamp_nothing, NARROW),
+        (clamp_nothing, BELOW),
+        (count_each_row_of_a_mean, MEANS),
+        (measure_the_higher_bound, BELOW),
+        (take_rows_for_parts, ABOVE),
+    ],
 )
 def test_a_planted_fault_is_found(
     fault: Callable[[pytest.MonkeyPatch], None], sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -117,7 +141,7 @@ def test_a_planted_fault_is_found(
     """By the property; and by the plan's check, where it stands in the plan."""
     one = asked(sql, max_rows_per_group=2)
     fault(monkeypatch)
-    if fault is not clamp_nothing:
+    if fault in (measure_the_higher_bound, take_rows_for_parts):
         with pytest.raises(Error, match="the noise covers the sensitivity"):
             examine(tmp_path / "checked", EVENTS, [one], terms=TERMS)
     monkeypatch.setattr("dpsql.session.check", lambda *_: None)
