@@ -1,83 +1,59 @@
-"""Every row of docs/threat-model.md that is a statement is asked, on two neighbouring databases.
+"""docs/threat-model.md lists every failure of `tests/attacks/failures.txt`, says of each what happens, and names tests
+that are there.
 
-`threats.test` holds lines `id | outcome | statement`; the outcome is `answered` or a code. Of each statement: it
-ends as written there; outcome, message, price and columns are equal on both databases; a refusal costs nothing; no
-message names a value of a private row. `pytest tests/docs --update` writes outcomes into `threats.test` and the page.
+What happens is asked by `tests/attacks/test_every_row.py`; here the page is compared with the outcomes in `cases.test`.
+`pytest tests/docs --update` writes them into the page.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import closing
-from fractions import Fraction
-from pathlib import Path
 
-import duckdb
 import pytest
 
-from dpsql.errors import Error
-from dpsql.session import Session, open_session
-from tests.conftest import Clinic
+from tests.attacks.test_every_row import cases
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "threat-model.md"
-CASES = Path(__file__).with_name("threats.test")
+ATTACKS = ROOT / "tests" / "attacks"
 ROW = re.compile(r"^\| ([A-Z][0-9]{2}) \|(.*?)\|(.*?)\|(.*?)\|(.*?)\|$", re.MULTILINE)
-ASKED = "threats.test"
+ASKED = "cases.test"
 """In the last column of a row whose third column is written from the cases."""
+FILE = re.compile(r"`((?:dpsql|tests)/[\w/.]+)`")
 
 
-def cases() -> list[tuple[str, str, str]]:
-    """(id, outcome, statement) of each line."""
-    lines = CASES.read_text(encoding="utf-8").splitlines()
-    found = [line.split(" | ", 2) for line in lines]
-    return [(identity, outcome, statement) for identity, outcome, statement in found]
+def failures() -> dict[str, str]:
+    """Each id with the short name of its failure."""
+    lines = (ATTACKS / "failures.txt").read_text(encoding="utf-8").splitlines()
+    return dict(line.split(" ", 1) for line in lines)
 
 
-def asked(session: Session, statement: str) -> tuple[str, str, Fraction]:
-    """(outcome, what an analyst sees besides the numbers, what it cost)."""
-    before = session.budget().spent_epsilon
-    try:
-        table = session.execute(statement.replace("\\n", "\n")).table
-        outcome, seen = "answered", f"{table.schema}"
-    except Error as error:
-        outcome, seen = error.code, str(error)
-    return outcome, seen, session.budget().spent_epsilon - before
-
-
-def test_every_statement(make_clinic: Callable[..., Clinic], request: pytest.FixtureRequest) -> None:
-    one, other = make_clinic(account="one"), make_clinic(account="other")
-    with duckdb.connect(str(other.database)) as connection:
-        connection.execute("DELETE FROM patients WHERE uid = 7; DELETE FROM visits WHERE uid = 7")
-    found: list[tuple[str, str, str]] = []
-    with (
-        closing(open_session(one.policy, one.database)) as here,
-        closing(open_session(other.policy, other.database)) as there,
-    ):
-        for identity, expected, statement in cases():
-            outcome, seen, cost = asked(here, statement)
-            assert (outcome, seen, cost) == asked(there, statement), f"{identity}: {statement}"
-            assert outcome == "answered" or cost == 0, f"{identity}: {statement}"
-            assert not re.search(r"name-[0-9]|clinic-9|nobody", seen.replace(statement, "")), f"{identity}: {seen}"
-            found.append((identity, outcome, statement))
-            if not request.config.getoption("--update"):
-                assert outcome == expected, f"{identity}: {statement}: {seen}"
-    if request.config.getoption("--update"):
-        CASES.write_text("".join(" | ".join(case) + "\n" for case in found), encoding="utf-8")
+def shown_by_a_test_of_its_own() -> dict[str, set[str]]:
+    """By id, the files of tests/attacks with a test whose name starts with it: `test_b14_b16_what_is_tried`."""
+    found: dict[str, set[str]] = {}
+    for file in ATTACKS.glob("test_*.py"):
+        for name in re.findall(r"^def test_((?:[a-z][0-9]{2}_)+)", file.read_text(encoding="utf-8"), re.MULTILINE):
+            for identity in name.upper().strip("_").split("_"):
+                found.setdefault(identity, set()).add(f"tests/attacks/{file.name}")
+    return found
 
 
 def outcomes() -> dict[str, str]:
     """What the page says of each id that has cases."""
     seen: dict[str, set[str]] = {}
-    for identity, outcome, _ in cases():
-        seen.setdefault(identity, set()).add(outcome)
+    for case in cases():
+        for identity in case.ids:
+            seen.setdefault(identity, set()).add(case.expected[0])
     texts = {}
     for identity, each in seen.items():
         codes = sorted(each - {"answered"})
         words = ["answered"] * ("answered" in each) + [f"refused: {', '.join(codes)}"] * bool(codes)
         texts[identity] = "; ".join(words)
     return texts
+
+
+def rows() -> list[tuple[str, ...]]:
+    return ROW.findall(PAGE.read_text(encoding="utf-8"))
 
 
 def test_the_page_says_what_happens(request: pytest.FixtureRequest) -> None:
@@ -93,10 +69,22 @@ def test_the_page_says_what_happens(request: pytest.FixtureRequest) -> None:
         PAGE.write_text(written, encoding="utf-8")
         return
     assert page == written
-    rows = {match[1]: match[5] for match in ROW.finditer(page)}
-    assert {identity for identity, test in rows.items() if ASKED in test} == set(told)
 
 
-def test_each_row_stands_once() -> None:
-    ids = [match[1] for match in ROW.finditer(PAGE.read_text(encoding="utf-8"))]
-    assert len(ids) == len(set(ids)) == 112
+def test_every_failure_stands_there_once_by_its_name() -> None:
+    assert [(identity, failure.strip()) for identity, failure, *_ in rows()] == list(failures().items())
+
+
+def test_every_failure_is_tried_in_tests_attacks() -> None:
+    own = shown_by_a_test_of_its_own()
+    assert own.keys() | outcomes().keys() == failures().keys()
+    for identity, _, _, _, test in rows():
+        assert (ASKED in test) == (identity in outcomes()), identity
+        assert own.get(identity, set()) <= set(FILE.findall(test)), f"{identity}: {own.get(identity)} are not named"
+
+
+def test_what_is_named_is_there() -> None:
+    for identity, _, _, defence, test in rows():
+        assert "`" in defence or "(" in defence or identity in outcomes(), f"{identity} has no line of defence"
+        for file in FILE.findall(defence + test):
+            assert (ROOT / file).exists(), f"{identity}: {file}"

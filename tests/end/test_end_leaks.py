@@ -81,7 +81,7 @@ def told(error: BaseException) -> Iterator[str]:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        yield f"{one} {one!r} {one.args} {getattr(one, '__notes__', '')} {vars(one)}"
+        yield f"{one} {one!r} {one.args} {getattr(one, '__notes__', '')} {getattr(one, '__dict__', '')}"
         yield "".join(traceback.format_exception(one))
         waiting += [one.__cause__, one.__context__]
 
