@@ -166,8 +166,10 @@ _DIRECTIONS = (TokenType.ASC, TokenType.DESC)
 
 def _refuse_unfinished(tokens: Sequence[Token]) -> None:
     """What sqlglot forgives, and DuckDB does not: a clause or an alias that nothing follows, USING without its
-    parentheses, two directions of one ORDER BY."""
+    parentheses, two directions of one ORDER BY, a name of no letters."""
     for i, token in enumerate(tokens):
+        if token.token_type is TokenType.IDENTIFIER and not token.text:
+            raise refusal("DP101", "a name has no letters", span=span_of_token(token), repair="write one, or none")
         after = tokens[i + 1] if i + 1 < len(tokens) else None
         bare = token.token_type in _NEED_MORE and (after is None or after.token_type in _ENDS)
         open_using = token.token_type is TokenType.USING and not (

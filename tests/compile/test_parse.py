@@ -173,6 +173,11 @@ def test_comments_never_become_sql(text: str, canonical: str) -> None:  # P05
     assert written(text) == canonical
 
 
+@pytest.mark.parametrize("text", ['SELECT 1 AS ""', 'SELECT "" FROM t', 'SELECT 1 FROM t AS ""'])
+def test_a_name_of_no_letters_is_none(text: str) -> None:
+    assert refused(text).code == "DP101"
+
+
 @pytest.mark.parametrize("text", ["SELECT 1 /* /* */ + 1 -- */ */", "SELECT 1 /* /* */*/ + 1", "SELECT 1 */ 2"])
 def test_comments_that_sqlglot_and_duckdb_read_otherwise_are_refused(text: str) -> None:
     assert refused(text).code == "DP101"
