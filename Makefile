@@ -134,6 +134,7 @@ check: $(VENV)/installed-dev
 BENCH  = XDG_STATE_HOME=$(CURDIR)/build/bench-$(1) XDG_CACHE_HOME=$(CURDIR)/build/bench-$(1)
 
 bench: $(VENV)/installed-dev
+	@$(BIN)/python -m bench.version
 	@$(BIN)/python -m bench.noise
 	@$(BIN)/python -m bench.accuracy_slots
 	@$(BIN)/python -m bench.data 0.1 build/tpch-0.1.duckdb

@@ -54,9 +54,10 @@ def connect(
     """Open private data under a policy.
 
     policy: the owner's TOML file. database: a DuckDB file, or nothing where every table of the policy has its
-    own source. ledger: the file of budgets (default: one for all accounts, in your state folder). analyst: who
-    asks, where the policy counts per analyst. prepare: "auto" makes the snapshot where none exists (this may
-    take a while; on a terminal a sign turns meanwhile); "required" fails instead.
+    own source. ledger: the file of budgets (default: one for all accounts, in your state folder); a new one is
+    made only in a folder that is there. analyst: who asks, where the policy counts per analyst. prepare: "auto"
+    makes the snapshot where none exists (this may take a while; on a terminal a sign turns meanwhile); "required"
+    fails instead.
     """
     _check_arguments(policy, database, ledger, analyst)
 
