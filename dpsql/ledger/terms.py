@@ -102,6 +102,7 @@ def terms(
 def enter(file: LedgerFile, log: Log, terms: Terms, *, new: bool) -> tuple[int, int | None, int | None]:
     """Open the account: the numbers of the account, of the purse, and of the joint purse where there is one. An
     analyst who has not spent yet has no purse: whoever only looks leaves no trace."""
+    _check_indexes(file, log.connection)
     found = open_account(log.connection, terms.name)
     if new:
         if found is not None:
@@ -123,6 +124,14 @@ def enter(file: LedgerFile, log: Log, terms: Terms, *, new: bool) -> tuple[int, 
     analyst = terms.analyst
     purse = purse_of(log.connection, account, analyst) if analyst else make_purse(log, account, analyst)
     return account, purse, joint
+
+
+def _check_indexes(file: LedgerFile, connection: sqlite3.Connection) -> None:
+    """Every row that says who owns what is found by its index: an account, purse or source that is there and is not
+    found would be opened anew, with a full budget. SQLite itself looks where an index leads, and no further."""
+    for table in ("account", "purse", "source"):
+        if connection.execute(f"PRAGMA integrity_check({table})").fetchall() != [("ok",)]:
+            raise file.refused("is damaged: an index does not fit its table")
 
 
 def open_account(connection: sqlite3.Connection, name: str) -> int | None:
