@@ -25,7 +25,7 @@ Integers = npt.NDArray[Any]
 """int64, or Python ints (dtype object) where int64 could not hold every value."""
 
 _BATCH = 1 << 15  # candidates drawn at once: their arrays stay within a processor's cache
-_FEW = 12  # up to this many draws, plain Python is faster than numpy
+_TOSSES = 40  # of coins for one draw in plain Python, however many of them count
 _MARGIN = 1 << 15  # 16 ulp of a float64 in [1/2, 1), in units of 2^-64
 _TWO64 = 2.0**64
 _WIDEST_BLOCK = 52  # bits: a float64 holds any smaller integer exactly, and int64 any block of 2^52 up to 2^10 times
@@ -222,6 +222,11 @@ def _equal_coins(n: int, p: int, r: int, words: Words) -> npt.NDArray[np.bool_]:
 #   4. A fair sign B. B = minus and Y = 0: begin again, else 0 would count twice. X = -Y or Y.
 # With t as block, as in the paper, U must be drawn below t by rejection and X divided by s; with a power of two
 # neither is needed, and no integer grows with s or t, however many digits an epsilon has. Step 1 keeps at least 63 %.
+#
+# Time. Who knows how many coins were tossed in step 2 knows v, and with it the size of the noise but for a factor. So
+# as many are tossed for every value: at least _TOSSES one by one (v is larger with a chance below e^-20, as m gamma is
+# above 1/2), or in one array as many as all draws need with next to certainty. Drawing again in steps 1 and 4 tells
+# nothing: what is drawn is independent of how often. (`tests/audit/test_audit_time.py` looks at a clock.)
 
 
 def discrete_laplace(n: int, scale: Fraction, words: Words | None = None) -> Integers:
@@ -233,17 +238,21 @@ def discrete_laplace(n: int, scale: Fraction, words: Words | None = None) -> Int
         raise ValueError("discrete Laplace draws need n >= 0 and scale > 0")
     words = words or system_words()
     t, s = scale.numerator, scale.denominator
-    block = max(0, t.bit_length() - s.bit_length())
-    if block and s << block > t:
-        block -= 1
-    if block > _WIDEST_BLOCK or n <= _FEW:
+    block = _block(s, t)
+    if block > _WIDEST_BLOCK:
         return _as_array([_draw(block, s, t, words) for _ in range(n)], block)
-    batches: list[Integers] = []
+    batches: list[Integers] = [np.zeros(0, dtype=np.int64)]
     missing = n
     while missing > 0:
         batches.append(_draw_batch(min(_BATCH, 2 * missing + 16), block, s, t, words)[:missing])
         missing -= len(batches[-1])
     return np.concatenate(batches)
+
+
+def _block(s: int, t: int) -> int:
+    """The k of step 1."""
+    block = max(0, t.bit_length() - s.bit_length())
+    return block - 1 if block and s << block > t else block
 
 
 def _draw_batch(size: int, block: int, s: int, t: int, words: Words) -> Integers:
@@ -296,9 +305,10 @@ def _draw(block: int, s: int, t: int, words: Words) -> int:
         u, minus = first >> (bits - block), first & 1
         if not _coin(s * u, t, words):
             continue
-        v = 0
-        while _coin(s << block, t, words):
-            v += 1
+        v, coins = 0, [True]
+        while all(coins):
+            coins = [_coin(s << block, t, words) for _ in range(_TOSSES)]
+            v += coins.index(False) if not all(coins) else _TOSSES
         y = u + (v << block)
         if y or not minus:
             return -y if minus else y

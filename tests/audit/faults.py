@@ -12,7 +12,7 @@ import pytest
 from sqlglot import exp
 
 from dpsql import session
-from dpsql.compile import relations, rewrite, steps
+from dpsql.compile import grid, relations, rewrite, steps, vectors
 from dpsql.compile.ir import Scan
 from dpsql.compile.slots import SlotKind
 from dpsql.privacy import sensitivity
@@ -36,7 +36,7 @@ def sensitivity_off_by_two(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_limit_on_keys(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rewrite, "is_salted", lambda _: False)
+    patch.setattr(rewrite, "_chooses_keys", lambda _: False)
 
 
 def no_limit_on_rows(patch: pytest.MonkeyPatch) -> None:
@@ -51,36 +51,38 @@ def no_limit_on_rows(patch: pytest.MonkeyPatch) -> None:
 def no_clamp(patch: pytest.MonkeyPatch) -> None:
     """Neither in the snapshot nor on the grid."""
     _unclamped_snapshot(patch)
-    plain = steps.to_grid
-    patch.setattr(steps, "to_grid", lambda *a: plain(*a).args["ifs"][0].args["true"])
+    _grid(patch, lambda case, _: case.args["ifs"][0].args["true"])
 
 
 def nan_is_not_clamped(patch: pytest.MonkeyPatch) -> None:
     """As where NaN compares like everywhere but in DuckDB: neither below nor above a bound, and on to the cast."""
     _unclamped_snapshot(patch)
-    plain = steps.to_grid
 
-    def to_grid(value: Any, grid: Any) -> Any:
-        case = plain(value, grid)
+    def changed(case: Any, value: Any) -> Any:
         if len(case.args["ifs"]) == 4:
             case.args["ifs"][2].set("true", _raising_cast(value))
         return case
 
-    patch.setattr(steps, "to_grid", to_grid)
+    _grid(patch, changed)
 
 
 def an_error_that_depends_on_data(patch: pytest.MonkeyPatch) -> None:
     """Values beyond the clamp are not clamped but cast, which raises where they do not fit."""
     _unclamped_snapshot(patch)
-    plain = steps.to_grid
 
-    def to_grid(value: Any, grid: Any) -> Any:
-        case = plain(value, grid)
+    def changed(case: Any, value: Any) -> Any:
         for branch in case.args["ifs"][1:]:
             branch.set("true", _raising_cast(value))
         return case
 
-    patch.setattr(steps, "to_grid", to_grid)
+    _grid(patch, changed)
+
+
+def _grid(patch: pytest.MonkeyPatch, changed: Callable[[Any, Any], Any]) -> None:
+    """Values come to their grid in another way, whatever kind of slot they are for."""
+    plain = grid.to_grid
+    for module in (steps, vectors):
+        patch.setattr(module, "to_grid", lambda value, known: changed(plain(value, known), value))
 
 
 def _raising_cast(value: Any) -> exp.Expr:

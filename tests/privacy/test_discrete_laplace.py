@@ -59,7 +59,7 @@ def test_vector_draws_follow_the_law(scale: Fraction) -> None:
 
 @pytest.mark.parametrize("scale", [Fraction(1, 4), *SCALES[1:]], ids=lambda scale: f"{float(scale):.4g}")
 def test_single_draws_follow_the_law(scale: Fraction) -> None:
-    draws = np.concatenate([discrete_laplace(sampling._FEW, scale) for _ in range(24_000 // sampling._FEW)])
+    draws = np.concatenate([discrete_laplace(12, scale) for _ in range(2_000)])
     assert draws.dtype == np.int64
     assert fits(draws, scale) > ALARM
     assert min(low_bits_fit(draws, scale), default=1) > ALARM
@@ -120,35 +120,55 @@ def first_word(u: int, block: int, minus: bool) -> int:
     return u << 64 - block | int(minus)
 
 
+def drawn(scale: Fraction, words: Words) -> int:
+    """One draw in plain Python."""
+    t, s = scale.numerator, scale.denominator
+    return sampling._draw(sampling._block(s, t), s, t, words)
+
+
+def tosses(heads: int) -> list[int]:
+    """As many coins as are tossed in any case, and then as many again until there is a tail."""
+    return [HEAD] * heads + [TAIL] * (sampling._TOSSES - heads % sampling._TOSSES)
+
+
 @pytest.mark.parametrize(
     ("u", "heads", "minus", "value"), [(5, 0, False, 5), (5, 0, True, -5), (0, 3, True, -24), (7, 2, False, 23)]
 )
 def test_one_draw_is_u_plus_blocks_with_a_sign(u: int, heads: int, minus: bool, value: int) -> None:
     """Scale 10: blocks of 8. gamma = 0 needs no coin."""
-    words = script([first_word(u, 3, minus), *([HEAD] if u else []), *[HEAD] * heads, TAIL])
-    assert discrete_laplace(1, Fraction(10), words).tolist() == [value]
+    words = script([first_word(u, 3, minus), *([HEAD] if u else []), *tosses(heads)])
+    assert drawn(Fraction(10), words) == value
 
 
 def test_a_block_is_the_widest_power_of_two_within_the_scale() -> None:
     """So that no gamma exceeds 1, for which the bounds are proved: scale 4/3 has block 1, whose U has no bits."""
-    assert discrete_laplace(1, Fraction(4, 3), script([1 << 63, TAIL])).tolist() == [0]
-    assert discrete_laplace(1, Fraction(4, 3), script([1 << 63, HEAD, HEAD, TAIL])).tolist() == [2]
-    assert discrete_laplace(1, Fraction(2), script([1 << 63, HEAD, TAIL])).tolist() == [1]
+    assert drawn(Fraction(4, 3), script([1 << 63, *tosses(0)])) == 0
+    assert drawn(Fraction(4, 3), script([1 << 63, *tosses(2)])) == 2
+    assert drawn(Fraction(2), script([1 << 63, HEAD, *tosses(0)])) == 1
 
 
 def test_a_rejected_u_and_a_negative_zero_begin_again() -> None:
     rejected = [first_word(6, 3, False), TAIL]
-    negative_zero = [first_word(0, 3, True), TAIL]
-    kept = [first_word(1, 3, True), HEAD, TAIL]
+    negative_zero = [first_word(0, 3, True), *tosses(0)]
+    kept = [first_word(1, 3, True), HEAD, *tosses(0)]
     words = script([*rejected, *negative_zero, *kept])
-    assert discrete_laplace(1, Fraction(10), words).tolist() == [-1]
+    assert drawn(Fraction(10), words) == -1
+
+
+@pytest.mark.parametrize("heads", [0, 1, 39, 40, 41, 80])
+def test_as_many_coins_are_tossed_whatever_they_show(heads: int) -> None:
+    """A clock that sees their number sees how large the noise is."""
+    words = script([first_word(1, 3, False), HEAD, *tosses(heads)])
+    assert drawn(Fraction(10), words) == 1 + 8 * heads
+    with pytest.raises(IndexError):
+        words.one()
 
 
 def test_a_huge_block_takes_as_many_words_as_it_needs() -> None:
     scale = Fraction(2**100 + 1)
     u = 0x123456789ABCDEF0123456789
     word = u << 128 - 100 | 1
-    words = script([word >> 64, word & (2**64 - 1), HEAD, HEAD, HEAD, TAIL])
+    words = script([word >> 64, word & (2**64 - 1), HEAD, *tosses(2)])
     assert discrete_laplace(1, scale, words).tolist() == [-(u + 2 * 2**100)]
 
 
@@ -163,9 +183,7 @@ def test_what_int64_cannot_hold_comes_as_python_integers() -> None:
     """Over a thousand heads in a row: chance below e^-500, and still no wrapped value and no cut tail."""
     scale = Fraction(2**52)
     block = 2**52
-    single = discrete_laplace(1, scale, script([1 | 3 << 12, HEAD, *[HEAD] * 1100, TAIL]))
-    assert single.dtype == object
-    assert single.tolist() == [-(3 + 1100 * block)]
+    assert drawn(scale, script([1 | 3 << 12, HEAD, *tosses(1100)])) == -(3 + 1100 * block)
     many = discrete_laplace(13, scale, requests(1 | 3 << 12, HEAD, *[HEAD] * 30, TAIL))
     assert many.dtype == object
     assert -many[0] > 2**62
