@@ -82,7 +82,7 @@ def _array(node: exp.Expr) -> Error | None:
 
 def _with(node: exp.Expr) -> Error | None:
     """`WITH a AS (t)` names a table, and no query. (What else may not stand there is refused as a statement.)"""
-    if any(isinstance(cte.this, exp.Table | exp.Column) for cte in node.expressions):
+    if not all(isinstance(cte.this, exp.Query | exp.Values | exp.DML | exp.DDL) for cte in node.expressions):
         return refusal("DP101", "WITH names queries", repair="write WITH a AS (SELECT * FROM t)")
     names = [folded(cte.alias) for cte in node.expressions]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
@@ -142,6 +142,13 @@ def _distinct(node: exp.Expr) -> Error | None:
     return refusal("DP101", "DISTINCT is followed by nothing", repair="write COUNT(DISTINCT column)")
 
 
+def _tuple(node: exp.Expr) -> Error | None:
+    """`() = 1`: parentheses with nothing in them stand for no value. (As one of GROUPING SETS they do for no keys.)"""
+    if node.expressions or not isinstance(node.parent, exp.Condition | exp.Join | exp.Where | exp.Having | exp.Select):
+        return None
+    return refusal("DP101", "there is nothing in these parentheses", repair="write what they are to hold")
+
+
 _CHAINS: tuple[tuple[type[exp.Expr], ...], ...] = (
     (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE),
     (exp.Like, exp.ILike, exp.RegexpFullMatch, exp.RegexpLike, exp.Glob, exp.SimilarTo),
@@ -150,6 +157,7 @@ _CHAINS: tuple[tuple[type[exp.Expr], ...], ...] = (
 
 _RULES: dict[type[exp.Expr], Callable[[exp.Expr], Error | None]] = {
     exp.Select: _select,
+    exp.Tuple: _tuple,
     exp.Array: _array,
     exp.From: _from,
     exp.Join: _join,

@@ -134,8 +134,9 @@ def columns_of(stream: TextIO) -> int | None:
 
 
 @contextmanager
-def spinner(words: str, stream: TextIO | None = None, after: float = 0.5) -> Iterator[None]:
-    """A turning sign with seconds beside `words` while the block runs; only on a terminal, only if it takes long."""
+def spinner(words: str, stream: TextIO | None = None, after: float = 0.5, *, timed: bool = False) -> Iterator[None]:
+    """A turning sign beside `words` while the block runs; only on a terminal, only if it takes long. timed: with the
+    seconds, which are the analyst's to see only where the policy reveals timing."""
     err = sys.stderr if stream is None else stream
     if not smart(err):
         yield
@@ -147,7 +148,8 @@ def spinner(words: str, stream: TextIO | None = None, after: float = 0.5) -> Ite
             return
         ticks = 0
         while True:
-            err.write(f"\r{_SIGNS[ticks % 4]} {words} ({after + ticks / 5:.0f} s)\x1b[K")
+            passed = f" ({after + ticks / 5:.0f} s)" if timed else ""
+            err.write(f"\r{_SIGNS[ticks % 4]} {words}{passed}\x1b[K")
             err.flush()
             ticks += 1
             if done.wait(0.2):

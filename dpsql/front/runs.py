@@ -65,7 +65,11 @@ def run_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--dry-run", action="store_true", help="show what it would cost, and run nothing")
     parser.add_argument("--max-cost", metavar="EPSILON", help="refuse the whole if its ε come to more than this")
-    parser.add_argument("--stats", action="store_true", help="tell rows, price and time of each statement, on stderr")
+    parser.add_argument(
+        "--stats",
+        action="store_true",
+        help="tell rows and price of each statement, on stderr; its time, where the policy reveals timing",
+    )
     return parser
 
 
@@ -90,7 +94,7 @@ def run(words: list[str]) -> int:
         if error is not None:
             say_error(error, sys.stderr)
             return exit_code(error)
-        stats = Stats(sys.stderr) if given.stats else None
+        stats = Stats(sys.stderr, timed=session.policy.reveal_timing) if given.stats else None
         code = script.run_statements(
             session, statements, results, sys.stderr, echo=given.echo, keep_going=given.keep_going, stats=stats
         )

@@ -90,7 +90,8 @@ def ask(
 
     Raises Error; Stopped where Ctrl-C ended the statement; KeyboardInterrupt where it was pressed twice.
     """
-    with interruptible(session.cancel) as interrupt, spinner("running; Ctrl-C stops it", err):
+    timed = session.policy.reveal_timing
+    with interruptible(session.cancel) as interrupt, spinner("running; Ctrl-C stops it", err, timed=timed):
         try:
             return guarded(partial(session.execute, statement, parameters or None, name=name)), interrupt.pressed
         except Error as error:

@@ -34,6 +34,7 @@ def _said(shape: Shape, description: str) -> Shape:
 SHAPES: Mapping[str, Mapping[str, Shape]] = {
     "file": {
         "version": _said({"const": 1}, "the version of this format"),
+        "reveal_timing": _said({"type": "boolean"}, "whether analysts are told how long statements took"),
         "unit": {"$ref": "#/$defs/unit"},
         "budget": {"$ref": "#/$defs/budget"},
         "engine": {"$ref": "#/$defs/engine"},

@@ -33,6 +33,7 @@ def load_policy(path: FilePath | str) -> Policy:
     problems = Problems(name, text)
     root = Section(_document(text, name), (), KEYS["file"], problems)
     root.require("version", readers.one_of(1), "version = 1")
+    timing = root.read("reveal_timing", readers.flag) or False
     unit = _unit_word(root, problems)
     budget = read_budget(root, problems, file)
     engine = _engine_limits(root, problems)
@@ -40,7 +41,7 @@ def load_policy(path: FilePath | str) -> Policy:
     error = problems.error()
     if error is not None:
         raise error
-    return Policy(unit, budget, tables, digest_of(tables), file, engine)
+    return Policy(unit, budget, tables, digest_of(tables), file, engine, timing)
 
 
 # ---- the file

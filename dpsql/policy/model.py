@@ -158,7 +158,8 @@ USUAL_LIMITS = EngineLimits(memory=4 * 2**30, timeout=600)
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A whole policy file. `unit`: the word for whom it protects. `digest`: of all that a snapshot enforces."""
+    """A whole policy file. `unit`: the word for whom it protects. `digest`: of all that a snapshot enforces.
+    reveal_timing: whether analysts are told how long statements took, which no noise is added to."""
 
     unit: str
     budget: Budget
@@ -166,6 +167,7 @@ class Policy:
     digest: str
     file: FilePath = field(default=FilePath(), compare=False)
     engine: EngineLimits = USUAL_LIMITS
+    reveal_timing: bool = False
 
     @property
     def reads_files_only(self) -> bool:

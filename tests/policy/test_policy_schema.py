@@ -61,6 +61,7 @@ SHAPES = [
     ("version = 1", "version = 2"),
     ("version = 1", 'version = "1"'),
     ("version = 1", "version = 1\nextra = 1"),
+    ("version = 1", 'version = 1\nreveal_timing = "yes"'),
     ('[unit]\nname = "customer"', ""),
     ('name = "customer"', ""),
     ('name = "customer"', "name = 1"),
