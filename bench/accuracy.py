@@ -134,7 +134,7 @@ def answers(session: Session, sql: str, settings: Mapping[str, str], draws: int)
     for i in range(draws):
         if is_salted(plan) and i % max(draws // SALTS, 1) == 0:
             sealed = seal_release(plan, secrets.randbits(62))
-        released = release(engine, sealed, plan)
+        released = release(engine, sealed, plan).table(plan)
         rows = zip(*(released.column(name).to_pylist() for name in columns), strict=True)
         yield {row[:-1]: float(row[-1]) for row in rows}
 

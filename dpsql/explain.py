@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 
@@ -15,7 +17,7 @@ from dpsql.compile.plan import Choosing, PrivatePlan, ReleasePlan, Selection
 from dpsql.compile.relations import publics
 from dpsql.compile.rewrite import Rewritten
 from dpsql.compile.slots import Slot, SlotKind
-from dpsql.privacy.accounting import GAUSSIAN, show_amount
+from dpsql.privacy.accounting import GAUSSIAN, Price, show_amount
 from dpsql.privacy.choices import MECHANISMS, shortfall
 from dpsql.privacy.intervals import linear_half_width
 from dpsql.privacy.mechanisms import DiscreteLaplace, law_of
@@ -25,11 +27,23 @@ from dpsql.privacy.thresholds import threshold
 from dpsql.privacy.variances import as_float, of_laplace
 
 
-def explain(plan: PrivatePlan, rewritten: Rewritten) -> str:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is stored of a statement: left, what it would be charged; stored, in lines, what is read from where."""
+
+    left: Price
+    stored: Sequence[str]
+
+
+def explain(plan: PrivatePlan, rewritten: Rewritten, known: Known | None = None) -> str:
     """Price, limits, sensitivity, mechanism and expected error of every aggregate, then the SQLs that would run."""
     if not plan.releases:
         return "public: exact and free\n\n-- on the public tables\n" + _pretty(rewritten.outer)
     lines = [f"price: epsilon {show_amount(plan.epsilon)}, delta {show_amount(plan.delta)}"]
+    if known is not None and known.stored:
+        left = f"epsilon {show_amount(known.left.epsilon)}, delta {show_amount(known.left.delta)}"
+        lines.append(f"to pay: {left if known.left else 'nothing'}, since what was paid for is free")
+        lines += [f"  {line}" for line in known.stored]
     if plan.composition == GAUSSIAN:
         price = plan.price(plan.releases)
         counted = f"counted as mu^2 {show_amount(price.mu_squared)}, delta {show_amount(price.delta)}"

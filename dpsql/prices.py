@@ -1,23 +1,108 @@
-"""What statements cost: of their releases those that were not paid for, and what a script would cost before it runs."""
+"""What statements cost: of their releases what was not paid for, and what a script would cost before it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from dpsql import releases
 from dpsql.answer import ColumnReceipt
-from dpsql.compile.plan import PrivatePlan
-from dpsql.compile.rewrite import Rewritten
+from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.privacy.accounting import Price
 from dpsql.reads import Reads
+from dpsql.repeats.lookup import Match, Repeats
+from dpsql.repeats.question import Question
+from dpsql.repeats.stored import Stored, groups_of
+from dpsql.vault.readings import Released
 
 
-def price(plan: PrivatePlan, names: Collection[str]) -> Price:
-    """What the releases of these names cost together."""
-    return plan.price([planned for planned in plan.releases if planned.release.name in names])
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What has to be paid of a release. planned: all of it. question: None where it hangs on a release that is new
+    itself. match: what of it is stored."""
+
+    planned: ReleasePlan
+    question: Question | None
+    match: Match | None
+
+    @property
+    def name(self) -> str:
+        return self.planned.release.name
+
+    @property
+    def left(self) -> ReleasePlan:
+        """What would be drawn."""
+        planned = self.match.left if self.match is not None else None
+        return planned or self.planned
+
+    @property
+    def part(self) -> Question | None:
+        """What would be stored of it."""
+        if self.question is None:
+            return None
+        return replace(self.question, plan=self.left)
+
+
+@dataclass(slots=True)
+class Bill:
+    """A statement's releases: those that are stored, as they are read, and their tables; those that are due; and twins,
+    which are the same as another that is due."""
+
+    plan: PrivatePlan
+    released: dict[str, Released] = field(default_factory=dict)
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    due: dict[str, Due] = field(default_factory=dict)
+    twins: list[Due] = field(default_factory=list)
+    matches: dict[str, Match] = field(default_factory=dict)
+
+    def add(self, name: str, planned: ReleasePlan, released: Released) -> None:
+        """A release that is there."""
+        self.released[name] = released
+        self.tables[name] = released.table(planned)
+
+    def same_as(self, due: Due) -> list[Due]:
+        """The twins of a release that is due."""
+        return [t for t in self.twins if t.question and due.question and t.question.name == due.question.name]
+
+    def stored(self) -> list[str]:
+        """Of what is stored, in lines: what it is, why it is an answer, and how far off that is."""
+        lines = []
+        for planned in self.plan.releases:
+            name = planned.release.name
+            match = self.matches.get(name)
+            if match is None:
+                continue
+            lines += [f"{name}: {match.why}"] if match.why else []
+            for measure in (m for m in planned.release.shown if m.name in match.sources):
+                source = match.sources[measure.name]
+                error = "" if source.half_width is None else f", ± {source.half_width:,.6g} (95 %)"
+                lines.append(f"{name}, {measure.text}: {source.why}{error}")
+        return lines
+
+    def price(self, names: Sequence[str] | None = None) -> Price:
+        """What these releases cost; all that are due."""
+        return self.plan.price([self.due[name].left for name in (self.due if names is None else names)])
+
+
+def bill(plan: PrivatePlan, reads: Reads, repeats: Repeats) -> Bill:
+    """What of a statement is stored, and what is due. Raises DP502 where a public query over stored releases fails."""
+    found = Bill(plan)
+    for planned in plan.releases:
+        name, given = planned.release.name, reads.of(planned, found.tables)
+        if given is None:
+            found.due[name] = Due(planned, None, None)
+            continue
+        question = repeats.question(planned, reads.digests(planned, given, {}))
+        match = repeats.look_up(question)
+        found.matches[name] = match
+        if match.left is None:
+            found.add(name, planned, match.released())
+        elif any(due.question is not None and due.question.name == question.name for due in found.due.values()):
+            found.twins.append(Due(planned, question, match))
+        else:
+            found.due[name] = Due(planned, question, match)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,39 +126,33 @@ class Estimate:
 
 
 class Quotes:
-    """Prices of the statements of one script, each as if those before it had run. Nothing is charged or released.
+    """Prices of the statements of one script, each as if those before it had run. Nothing is charged or released. A
+    release that reads another which is not there yet is new, unless the same statement came before."""
 
-    find: the stored answer of a fingerprint, where it was paid for. A release that reads another which is not there yet
-    has no fingerprint so far: it counts as new, unless the same statement came before.
-    """
+    def __init__(self, repeats: Repeats):
+        self._repeats = repeats
+        self._before: list[tuple[str, Stored]] = []
 
-    def __init__(self, find: Callable[[str, str], bytes | None], snapshot: str):
-        self._find, self._snapshot = find, snapshot
-        self._asked: set[tuple[str, ...]] = set()
-
-    def of(self, plan: PrivatePlan, rewritten: Rewritten, reads: Reads) -> Quote:
+    def of(self, plan: PrivatePlan, reads: Reads) -> Quote:
         """The price of one statement. Raises DP502 where a public query over stored releases fails."""
-        found: dict[str, pa.Table] = {}
-        new: dict[str, tuple[str, ...]] = {}
-        before: tuple[str, ...] = ()
-        for planned, sealed in zip(plan.releases, rewritten.inner, strict=True):
-            name, tables = planned.release.name, reads.of(planned, found)
-            key = (*before, releases.fingerprint(planned, sealed, self._snapshot, tables or {}))
-            if tables is not None:
-                key = key[-1:]
-                stored = self._find(key[0], self._snapshot)
-                if stored is not None:
-                    found[name] = releases.loads(stored)
-                    continue
-            before = key
-            new[name] = key
-        names, kept = set[str](), set[tuple[str, ...]]()
-        for name, key in new.items():
-            if key not in self._asked | kept:
-                names.add(name)
-                kept.add(key)
-        self._asked |= kept
-        whole = price(plan, {planned.release.name for planned in plan.releases})
-        charged = price(plan, names)
+        tables: dict[str, pa.Table] = {}
+        names: dict[str, str] = {}
+        due: list[ReleasePlan] = []
+        paid: list[tuple[str, Stored]] = []
+        for planned in plan.releases:
+            name, given = planned.release.name, reads.of(planned, tables)
+            question = self._repeats.question(planned, reads.digests(planned, given, names))
+            match = self._repeats.look_up(question, self._before)
+            if match.left is None:
+                if match.is_there:
+                    tables[name] = match.released().table(planned)
+            elif question.name not in names.values():
+                due.append(match.left)
+                groups = self._repeats.listed(planned)
+                record = question.record(None if groups is None else groups_of(groups))
+                paid.append((question.name, Stored(record, groups, None)))
+            names[name] = question.name
+        self._before += paid
+        whole, charged = plan.price(plan.releases), plan.price(due)
         pairs = zip(whole.amounts, charged.amounts, strict=True)
         return Quote(charged, Price(*(a - b for a, b in pairs)))

@@ -6,6 +6,7 @@ the private engine sees its result as one more public table.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
@@ -31,6 +32,19 @@ class Reads:
         ready = all(name in self._results or self._needs(name) <= released.keys() for name in names)
         return {name: self._result(name, released) for name in names} if ready else None
 
+    def digests(
+        self, plan: ReleasePlan, given: Mapping[str, pa.Table] | None, new: Mapping[str, str]
+    ) -> dict[str, str]:
+        """What stands for each: its result, or, where it reads releases that are not there yet, what is asked of which.
+        given: what `of` gave. new: the names of those releases."""
+        if given is not None:
+            return {name: _digest(_bytes(table)) for name, table in given.items()}
+        asked = {name: self._queries[name] for name in set(publics(plan.release.input))}
+        return {
+            name: _digest(repr((query.text, sorted((n, new.get(n, "")) for n in self._needs(name)))).encode())
+            for name, query in asked.items()
+        }
+
     def _needs(self, name: str) -> frozenset[str]:
         return frozenset(table for table in self._queries[name].tables if "." not in table)
 
@@ -40,3 +54,14 @@ class Reads:
             # In one order, so that the same rows are the same release again, whatever thread found them first.
             self._results[name] = result.sort_by([(column, "ascending") for column in result.column_names])
         return self._results[name]
+
+
+def _bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _digest(said: bytes) -> str:
+    return hashlib.sha256(said).hexdigest()

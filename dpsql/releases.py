@@ -1,9 +1,7 @@
-"""Releases as the ledger keeps them: their fingerprint, their bytes, and as the outer SQL sees them."""
+"""Releases as they leave: the noise that a receipt tells of, and the tables that the outer SQL sees."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,79 +9,40 @@ import pyarrow as pa
 
 from dpsql.answer import ColumnReceipt
 from dpsql.compile.errorbars import ErrorBars
-from dpsql.compile.gate import SealedSql
-from dpsql.compile.ir import PLACE
-from dpsql.compile.plan import PrivatePlan, ReleasePlan
-from dpsql.compile.slots import HALF_WIDTH, SlotKind, output_type
+from dpsql.compile.ir import PLACE, Measure
+from dpsql.compile.plan import PrivatePlan
+from dpsql.compile.slots import HALF_WIDTH, output_type
 from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.choices import MECHANISMS
 from dpsql.privacy.mechanisms import law_of
 from dpsql.vault.mapping import Unfit, snapshot_type
-from dpsql.vault.noise import Noisy
+from dpsql.vault.readings import Noised, Reading, Released
 
 
-def fingerprint(plan: ReleasePlan, statement: SealedSql, snapshot: str, read: Mapping[str, pa.Table]) -> str:
-    """What makes two releases the same: the canonical inner SQL (tables, predicates, keys, limits and bounds stand in
-    it; the analyst's aliases and formatting do not), the mechanism of every slot, its price, the snapshot, and the
-    values that it reads of public queries, which may come from earlier releases.
-
-    Giving a stored answer again is free because it is the same random variable: nothing new is learnt of any unit.
-    """
-    slots = [
-        [
-            *(s.kind.value, str(s.norms.l1), str(s.epsilon), s.degrees, str(s.sigma)),
-            [[m.name + m.statistic.value, *s.places(m)] for m in s.outputs],
-        ]
-        for s in plan.slots
-    ]
-    chosen = plan.selection
-    selection = (
-        [chosen.touched, str(chosen.epsilon), str(chosen.delta), chosen.min_units] if chosen is not None else None
-    )
-    picked = plan.choosing
-    choice = [picked.mechanism, picked.winners, *map(str, (picked.sensitivity, *picked.factors))] if picked else None
-    if plan.release.choice is not None:
-        choice = [choice, plan.release.choice.ascending]
-    given = {name: hashlib.sha256(dumps(table)).hexdigest() for name, table in sorted(read.items())}
-    text = json.dumps([7, snapshot, repr(plan.limits), statement.text, slots, selection, choice, given])
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def receipt_columns(plan: PrivatePlan) -> tuple[ColumnReceipt, ...]:
-    """The noise that each released aggregate carries, from the plan."""
+def receipt_columns(plan: PrivatePlan, released: Mapping[str, Released]) -> tuple[ColumnReceipt, ...]:
+    """The noise that each released aggregate carries, whenever it was drawn; of what is not in `released`, the noise
+    that it would carry."""
     found = []
     for release in plan.releases:
         if release.choosing is not None:
             score, mechanism = release.release.measures[0], MECHANISMS[release.choosing.mechanism]
             found.append(ColumnReceipt(score.text, mechanism, release.pure, None, None, release.share))
             continue
-        for slot in release.slots:
-            shared = slot.kind is SlotKind.MOMENTS
-            law = law_of(slot)
-            scale = None if shared else float(law.size * slot.step)
-            width = None if shared else float(law.half_width() * slot.step)
-            found += [ColumnReceipt(m.column or m.text, law.name, slot.epsilon, scale, width) for m in slot.outputs]
+        readings = dict[str, Reading]((m.name, Noised(slot, ())) for slot in release.slots for m in slot.outputs)
+        readings |= released[release.release.name].readings if release.release.name in released else {}
+        for measure in (m for slot in release.slots for m in slot.outputs):
+            found.append(_column(measure, readings[measure.name]))
     return tuple(found)
 
 
-def dumps(noisy: Noisy) -> bytes:
-    """Noisy answer -> bytes: an Arrow stream behind its SHA-256. It holds nothing exact."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, noisy.schema) as writer:
-        writer.write_table(noisy)
-    stream = bytes(sink.getvalue())
-    return hashlib.sha256(stream).digest() + stream
-
-
-def loads(stored: bytes) -> Noisy:
-    """The inverse of `dumps`. Raises DP403 where a byte is not as it was: SQLite itself does not notice that, and the
-    answer would be another one than was paid for."""
-    digest, stream = stored[:32], stored[32:]
-    if hashlib.sha256(stream).digest() != digest:
-        repair = "`dpsql ledger verify` says more; put a backup back"
-        raise refusal("DP403", "the ledger is damaged: a stored answer is not the one that was stored", repair=repair)
-    return pa.ipc.open_stream(stream).read_all().combine_chunks()
+def _column(measure: Measure, reading: Reading) -> ColumnReceipt:
+    slot, name = reading.slot, measure.column or measure.text
+    law = law_of(slot)
+    if not isinstance(reading, Noised) or reading.half_width is None:
+        return ColumnReceipt(name, law.name, slot.epsilon, None, None)
+    scale = float(law.size * slot.step) if reading.cells == 1 else None
+    return ColumnReceipt(name, law.name, slot.epsilon, scale, reading.half_width)
 
 
 def schemas(plan: PrivatePlan, bars: ErrorBars) -> dict[str, pa.Schema]:

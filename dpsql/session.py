@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from sqlglot import exp
 
 from dpsql import releases, shows
 from dpsql.answer import Answer, Receipt, finished, floored
@@ -32,34 +31,35 @@ from dpsql.compile import statement as statements
 from dpsql.compile.canonical import too_deep
 from dpsql.compile.check import check
 from dpsql.compile.gate import SealedSql
-from dpsql.compile.lower import Schema, lower
+from dpsql.compile.limits import all_declared
+from dpsql.compile.lower import lower
 from dpsql.compile.parameters import names as parameter_names
 from dpsql.compile.parse import Parameters, parse
-from dpsql.compile.plan import PrivatePlan, ReleasePlan
+from dpsql.compile.plan import PrivatePlan
 from dpsql.compile.planner import plan
 from dpsql.compile.resolve import resolve
-from dpsql.compile.rewrite import Rewritten, is_salted, rewrite, seal_public, seal_release
+from dpsql.compile.rewrite import Rewritten, is_salted, rewrite, seal_release
 from dpsql.errors import Error, Span, located, refusal
-from dpsql.explain import explain
+from dpsql.explain import Known, explain
 from dpsql.keyfacts import KeyFacts
 from dpsql.ledger import Balance, Charge, Ledger
+from dpsql.outer import Outer
 from dpsql.owner import Opened, opened
-from dpsql.policy.facts import SqlType
 from dpsql.policy.model import Policy
-from dpsql.prices import Estimate, Quote, Quotes, price
+from dpsql.prices import Bill, Due, Estimate, Quote, Quotes, bill
 from dpsql.privacy.accounting import Price
 from dpsql.reads import Reads
+from dpsql.repeats.lookup import Repeats
+from dpsql.repeats.stored import dumps, groups_of, loads
 from dpsql.settings import Settings
 from dpsql.vault.engine import EngineFailure
-from dpsql.vault.noise import Noisy, release, replicates
+from dpsql.vault.noise import release
 from dpsql.vault.open import Engines, open_engines
+from dpsql.vault.readings import Released
 from dpsql.vault.second_parser import check as second_check
 from dpsql.vault.snapshot import Snapshot
 
 _owner_log = logging.getLogger("dpsql.owner")
-
-MAX_FITTING = 256
-"""Outer SQL that a session remembers as fitting its releases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class _Paid:
-    """Released tables by name, what was charged for them now, and what the account has left."""
+    """A statement's releases, what was charged for them now, and what the account has left."""
 
-    released: dict[str, Noisy]
+    bill: Bill
     price: Price
     balance: Balance
 
@@ -92,8 +92,9 @@ class Session:
         self.settings = Settings(policy)
         self._engines, self._ledger = engines, ledger
         self._cancelled = False  # set by any thread; for the time before an engine runs
-        self._keys = KeyFacts(self._ask_public)
-        self._fitting: set[tuple[object, ...]] = set()  # outer SQL, and the schemas over which it was bound
+        self._outer = Outer(engines.outer)
+        self._keys = KeyFacts(self._outer.ask)
+        self._repeats = Repeats(self._stored, self._outer.ask, snapshot.facts.snapshot, all_declared(policy))
 
     # -- the path of one query ----------------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ class Session:
             parsed = parse(sql, parameters)
             source = parsed.text
             resolved = resolve(parsed, self.policy)
-            query = lower(resolved, self.policy, self.snapshot.facts, self._describe)
+            query = lower(resolved, self.policy, self.snapshot.facts, self._outer.describe)
             request = self.settings.request
             priced = plan(query, self.policy, request, self._keys.count, self._keys.factors)
             check(priced, self.policy, request)
@@ -130,7 +131,7 @@ class Session:
             public = (*rewritten.publics.values(), rewritten.outer, rewritten.replay)
             for sealed in filter(None, (*rewritten.inner, *public)):
                 second_check(sealed.text, sealed.tables, sealed.functions)
-            self._bind(priced, rewritten)
+            self._outer.bind(priced, rewritten)
         except RecursionError:
             raise too_deep() from None
         except Error as error:
@@ -142,8 +143,9 @@ class Session:
     def _answer(self, compiled: Compiled) -> Answer:
         paid = self._releases(compiled)
         try:
-            released = self._with_error_bars(compiled, paid.released)
-            result = self._finish(compiled.rewritten, released)
+            found = paid.bill
+            tables = self._outer.with_error_bars(compiled.plan, compiled.rewritten, found.released, found.tables)
+            result = self._outer.finish(compiled.rewritten, tables)
         except EngineFailure as failure:
             if failure.interrupted:
                 ended = "was interrupted" if self._by_request(failure) else "took longer than the policy allows"
@@ -157,82 +159,50 @@ class Session:
             return answer
         return floored(answer, bars.never_negative([planned.release for planned in compiled.plan.releases]))
 
-    def _finish(self, rewritten: Rewritten, released: dict[str, pa.Table]) -> pa.Table:
-        """What the outer SQL makes of the released tables."""
-        plain = rewritten.projection
-        result = releases.projected(released[plain.released], plain.columns) if plain is not None else None
-        return result if result is not None else self._engines.outer.run(rewritten.outer.text, released)
-
-    def _with_error_bars(self, compiled: Compiled, released: dict[str, Noisy]) -> dict[str, pa.Table]:
-        """The released tables, with the half-widths of expressions where the outer SQL shows them (see `errorbars`)."""
-        bars, replay = compiled.rewritten.bars, compiled.rewritten.replay
-        if replay is None:
-            return released
-        table = released[bars.released]
-        count = releases.replays(table.num_rows)
-        planned = next(r for r in compiled.plan.releases if r.release.name == bars.released)
-        widths: dict[str, list[float | None]] = {name: [None] * table.num_rows for name in bars.replayed}
-        if count:
-            at = self._engines.outer.run(replay.text, {bars.released: table})
-            around = self._engines.outer.run(replay.text, {bars.released: replicates(table, planned, count)})
-            widths = {n: releases.half_widths(at.column(n), around.column(n), count) for n in bars.replayed}
-        for name, found in widths.items():
-            table = table.append_column(name, pa.array(found, pa.float64()))
-        return {**released, bars.released: table}
-
     def _releases(self, compiled: Compiled) -> _Paid:
         """Stored releases where they were paid for, new ones for a charge."""
         snapshot = self.snapshot.facts.snapshot
-        reads = Reads(compiled.rewritten.publics, self._run_public)
-        found: dict[str, Noisy] = {}
-        shared: dict[str, Noisy] = {}  # what another analyst paid for: new to this one, and not to all together
-        missing: dict[str, tuple[ReleasePlan, SealedSql]] = {}
-        fingerprints: dict[str, str] = {}  # of new ones, by name; of twins the first alone
-        twins: dict[str, str] = {}  # releases of one statement that are the same as another
-        for planned, sealed in zip(compiled.plan.releases, compiled.rewritten.inner, strict=True):
-            name, tables = planned.release.name, reads.of(planned, found)
-            if tables is None:  # what it reads comes from a release that is new itself
-                missing[name] = planned, sealed
-                continue
-            fingerprint = releases.fingerprint(planned, sealed, snapshot, tables)
-            stored = self._ledger.find(fingerprint, snapshot)
-            if stored is not None:
-                found[name] = releases.loads(stored)
-            elif (first := next((n for n, f in fingerprints.items() if f == fingerprint), None)) is not None:
-                twins[name] = first
-            else:
-                fingerprints[name] = fingerprint
-                missing[name] = planned, sealed
-                if (theirs := self._ledger.find_shared(fingerprint, snapshot)) is not None:
-                    shared[name] = releases.loads(theirs)
-        if not missing:
+        reads = Reads(compiled.rewritten.publics, self._outer.run)
+        found = bill(compiled.plan, reads, self._repeats)
+        if not found.due:
             return _Paid(found, Price(), self._ledger.balance())
-        cost = price(compiled.plan, missing)
+        # What another analyst paid for is new to this one, and not to all together.
+        shared = {
+            n: a for n, d in found.due.items() if d.part and (a := self._ledger.find_shared(d.part.name, snapshot))
+        }
+        cost = found.price()
         if self._cancelled:
             raise refusal("DP501", "the statement was interrupted before it was charged")
         charge = Charge(
             epsilon=cost.epsilon,
             delta=cost.delta,
             statement=shows.as_charged(compiled.asked, compiled.rewritten.outer.text, compiled.inner_sql),
-            fingerprint=" ".join(fingerprints.values()),
+            fingerprint=" ".join(due.part.name for due in found.due.values() if due.part is not None),
             snapshot=snapshot,
             policy=self.policy.digest,
             mu_squared=cost.mu_squared,
-            joint=price(compiled.plan, missing.keys() - shared.keys()),
+            joint=found.price([name for name in found.due if name not in shared]),
         )
         identity = self._ledger.charge(charge)
         failed, new = "", {}
+        sealed = {p.release.name: s for p, s in zip(compiled.plan.releases, compiled.rewritten.inner, strict=True)}
         try:
             if self._cancelled:  # while the charge was written; once the engine runs, it hears of it itself
                 raise EngineFailure("cancelled before it started", interrupted=True)
-            for name, (planned, sealed) in missing.items():
-                tables = reads.of(planned, found)
-                assert tables is not None  # releases stand in the order in which they read each other
-                stored = shared.get(name)
-                found[name] = self._release(planned, sealed, tables) if stored is None else stored
-                found |= {twin: found[name] for twin, first in twins.items() if first == name}
-                fingerprint = fingerprints.get(name) or releases.fingerprint(planned, sealed, snapshot, tables)
-                new[fingerprint] = releases.dumps(found[name])
+            for name, due in found.due.items():
+                given = reads.of(due.planned, found.tables)
+                assert given is not None  # releases stand in the order in which they read each other
+                part = due.part or self._repeats.question(due.planned, reads.digests(due.planned, given, {}))
+                if name not in shared:
+                    drawn = self._release(due, sealed[name], given)
+                    new[part.name] = dumps(due.left, part.record(groups_of(drawn.keys)), drawn)
+                    found.add(name, due.planned, due.match.released(drawn) if due.match is not None else drawn)
+                else:
+                    new[part.name] = shared[name]
+                just_stored = [(part.name, loads(new[part.name]))]
+                for same in [*([due] if name in shared else []), *found.same_as(due)]:
+                    assert same.question is not None
+                    found.add(same.name, same.planned, self._repeats.look_up(same.question, just_stored).released())
         except EngineFailure as failure:
             cancelled = self._by_request(failure)  # whoever cancels learns nothing
             if not cancelled:  # time, memory or anything else ran out: that it did may tell a bit, what it was must not
@@ -251,59 +221,16 @@ class Session:
         """Whether it is the analyst who ended the statement."""
         return failure.interrupted and self._cancelled
 
-    def _release(self, planned: ReleasePlan, sealed: SealedSql, tables: Mapping[str, pa.Table]) -> Noisy:
-        """Run one release; a random choice of keys gets its salt only now, after the charge."""
-        if is_salted(planned):
-            sealed = seal_release(planned, secrets.randbits(62))
+    def _release(self, due: Due, sealed: SealedSql, tables: Mapping[str, pa.Table]) -> Released:
+        """Draw what is left of one release; a random choice of keys gets its salt only now, after the charge."""
+        if is_salted(due.left) or due.left.slots != due.planned.slots:
+            sealed = seal_release(due.left, secrets.randbits(62) if is_salted(due.left) else 0)
             second_check(sealed.text, sealed.tables, sealed.functions)
-        return release(self._engines.private, sealed, planned, tables)
+        return release(self._engines.private, sealed, due.left, tables)
 
-    def _run_public(self, query: SealedSql, released: Mapping[str, pa.Table]) -> pa.Table:
-        """A public query that releases read. Its failures speak of public values."""
-        try:
-            return self._engines.outer.run(query.text, released)
-        except EngineFailure as failure:
-            reason = f"a subquery over public results cannot be answered: {failure.detail}"
-            raise refusal("DP502", reason, repair="what was released is stored: asked again, it is free") from None
-
-    def _describe(self, tree: exp.Query, schemas: Mapping[str, Schema]) -> tuple[SqlType, ...]:
-        """The column types of a public query that private rows are to be compared with."""
-        sealed = seal_public(tree, frozenset(schemas))
-        second_check(sealed.text, sealed.tables, sealed.functions)
-        named = {name: schema for name, schema in schemas.items() if name in sealed.tables}
-        try:
-            types = self._engines.outer.bind(sealed.text, releases.empty_tables(named))
-        except EngineFailure as failure:
-            raise _unfit("the subquery does not fit its tables", failure) from None
-        return tuple(releases.type_of(name) for name in types)
-
-    def _ask_public(self, query: SealedSql) -> pa.Table | None:
-        """What planning asks of the public tables; None where the engine fails."""
-        second_check(query.text, query.tables, query.functions)
-        try:
-            return self._engines.outer.run(query.text, {})
-        except EngineFailure:
-            return None
-
-    def _bind(self, priced: PrivatePlan, rewritten: Rewritten) -> None:
-        """Let the outer engine bind the outer SQL over empty releases: its mistakes are found before they cost.
-
-        Whether it fits hangs on the text, on the columns of the releases and on the public tables, which stay as they
-        are in a snapshot: what fitted once fits again. A projection fits where the columns it names are there."""
-        schemas = releases.schemas(priced, rewritten.bars)
-        plain = rewritten.projection
-        if plain is not None and {name for name, _ in plain.columns} <= set(schemas[plain.released].names):
-            return
-        asked = (rewritten.outer.text, *schemas.items())
-        if asked in self._fitting:
-            return
-        try:
-            self._engines.outer.bind(rewritten.outer.text, {n: s.empty_table() for n, s in schemas.items()})
-        except EngineFailure as failure:
-            raise _unfit("the statement does not fit its results", failure) from None
-        if len(self._fitting) >= MAX_FITTING:
-            self._fitting.clear()
-        self._fitting.add(asked)
+    def _stored(self, names: Sequence[str]) -> Mapping[str, Sequence[bytes]]:
+        """Stored answers by their names, or by what these begin with."""
+        return self._ledger.find(names, self.snapshot.facts.snapshot)
 
     def _receipt(self, compiled: Compiled, paid: _Paid) -> Receipt:
         return Receipt(
@@ -311,7 +238,7 @@ class Session:
             delta=paid.price.delta,
             remaining_epsilon=paid.balance.remaining_epsilon,
             remaining_delta=paid.balance.remaining_delta,
-            columns=releases.receipt_columns(compiled.plan),
+            columns=releases.receipt_columns(compiled.plan, paid.bill.released),
             releases=tuple(r.release.name for r in compiled.plan.releases),
             policy=self.policy.digest,
             snapshot=self.snapshot.facts.snapshot,
@@ -330,7 +257,9 @@ class Session:
             raise located(error, sql) from None
         text = statement.text if isinstance(statement, statements.Select) else sql
         compiled = self.compile(text, parameters)
-        return explain(compiled.plan, compiled.rewritten)
+        reads = Reads(compiled.rewritten.publics, self._outer.run)
+        found = bill(compiled.plan, reads, self._repeats)
+        return explain(compiled.plan, compiled.rewritten, Known(found.price(), found.stored()))
 
     def statements(self, script: str, name: str = "") -> list[str]:
         """The statements of a script, each padded so that positions count in the script."""
@@ -354,7 +283,7 @@ class Session:
 
     def quotes(self) -> Quotes:
         """For the prices of a script's statements, one after the other."""
-        return Quotes(self._ledger.find, self.snapshot.facts.snapshot)
+        return Quotes(self._repeats)
 
     def quote(self, sql: str, quotes: Quotes, parameters: Parameters | None = None, *, name: str = "") -> Quote:
         """What a query would be charged. Free, and nothing is charged."""
@@ -365,9 +294,8 @@ class Session:
     ) -> Estimate:
         """What a query would be charged, and how exact it would be. Free."""
         compiled = self.compile(sql, parameters, name=name)
-        reads = Reads(compiled.rewritten.publics, self._run_public)
-        quote = (quotes or self.quotes()).of(compiled.plan, compiled.rewritten, reads)
-        return Estimate(quote, releases.receipt_columns(compiled.plan))
+        reads = Reads(compiled.rewritten.publics, self._outer.run)
+        return Estimate((quotes or self.quotes()).of(compiled.plan, reads), releases.receipt_columns(compiled.plan, {}))
 
     def paid(self, most: int = 20) -> Answer:
         """The statements that this account (where each analyst has a budget: this analyst) was charged for last."""
@@ -391,12 +319,6 @@ class Session:
         """Close engines and ledger. Idempotent."""
         self._engines.close()
         self._ledger.close()
-
-
-def _unfit(reason: str, failure: EngineFailure) -> Error:
-    """DP502 with the first line of what the outer engine says: it has seen public values and empty releases alone."""
-    said = failure.detail.partition("\n")[0].removeprefix("BinderException: ").removeprefix("Binder Error: ")
-    return refusal("DP502", f"{reason}: {said}", repair="mend it there; EXPLAIN shows what is asked of the results")
 
 
 def _check_text(sql: object) -> None:

@@ -19,7 +19,7 @@ from math import log
 
 from dpsql.compile.clauses import Clause
 from dpsql.errors import Span, refusal
-from dpsql.policy.model import LIMITS, Budget, Table
+from dpsql.policy.model import LIMITS, Budget, Policy, Table
 from dpsql.privacy import variances
 from dpsql.privacy.accounting import GAUSSIAN, gaussian_budget
 from dpsql.privacy.gaussian import mu_squared_of_pure
@@ -106,6 +106,12 @@ class Asked:
     units: int
     others: int
     of_statement: int
+
+
+def all_declared(policy: Policy) -> str:
+    """All limits of a policy, as a text: among these the planner chooses."""
+    tables = [(name, [getattr(t, limit) for limit in LIMITS], t.limit) for name, t in policy.tables.items()]
+    return repr(sorted(tables))
 
 
 def declared(table: Table, request: Request) -> Declared:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dpsql.compile.ir import Query, Release
-from dpsql.compile.limits import Domains
+from dpsql.compile.limits import Domains, Request
 from dpsql.compile.slots import Slot
 from dpsql.privacy.accounting import BASIC, Price
 from dpsql.privacy.gaussian import epsilon_of, mu_squared_of_pure, rounded_up
@@ -50,12 +50,14 @@ class Choosing:
 @dataclass(frozen=True, slots=True)
 class ReleasePlan:
     """A release with its limits in place. domains: of its grouping sets; without ROLLUP and its like there is one.
-    choosing: where it chooses among its groups by its only slot, to which then no noise is added."""
+    request: what its statement, or its own clause, asks for. choosing: where it chooses among its groups by its only
+    slot, to which then no noise is added."""
 
     release: Release
     limits: Limits
     domains: Domains
     slots: tuple[Slot, ...]
+    request: Request
     selection: Selection | None = None
     choosing: Choosing | None = None
 
@@ -68,6 +70,12 @@ class ReleasePlan:
     def keys(self) -> int | None:
         """How many public groups there are, None where keys are private."""
         return sum(n for n in self.domains if n is not None) if None not in self.domains else None
+
+    @property
+    def chooses_keys(self) -> bool:
+        """Whether a unit may be in more groups than it counts in, so that those are chosen among all that it has."""
+        groups = self.limits.groups
+        return groups is not None and any(keys is None or keys > groups for keys in self.reach)
 
     @property
     def share(self) -> Fraction:

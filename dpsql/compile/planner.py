@@ -103,7 +103,7 @@ def _draft(
     if release.driving is not None and limits.rows is not None and not limits.late and not release.one_row:
         early[release.driving] = limits.rows
     release = replace(release, input=limited(release.input, most, early, release.span))
-    draft = _covered(ReleasePlan(release, limits, domains, ()))
+    draft = _covered(ReleasePlan(release, limits, domains, (), request))
     if release.choice is not None:
         slot = draft.slots[0]
         released = _norms_if_released(release, slot, found, domains, request, aggregates)

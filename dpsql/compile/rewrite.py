@@ -33,7 +33,7 @@ from dpsql.compile.projection import Projection, projection
 from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, is_stored_rank, publics, scans, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import SlotKind
-from dpsql.compile.trees import add_join, aliased, column, copied, derived, named, select
+from dpsql.compile.trees import add_join, aliased, column, copied, derived, named, select, wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,7 @@ def seal_release(plan: ReleasePlan, salt: int = 0) -> SealedSql:
 
 def is_salted(plan: ReleasePlan) -> bool:
     """Whether a unit's keys, or its values in a key, are chosen at random."""
-    return _chooses_keys(plan) or (plan.limits.per_group is not None and bool(_distinct(plan)))
-
-
-def _chooses_keys(plan: ReleasePlan) -> bool:
-    groups = plan.limits.groups
-    return groups is not None and any(keys is None or keys > groups for keys in plan.reach)
+    return plan.chooses_keys or (plan.limits.per_group is not None and bool(_distinct(plan)))
 
 
 def _distinct(plan: ReleasePlan) -> list[int]:
@@ -122,10 +117,10 @@ def release_sql(plan: ReleasePlan, salt: int = 0) -> exp.Select:
         chain.add("sets", steps.sets(release, given, chain.last))
     if plan.limits.per_unit:
         source = chain.last
-        wasted = _chooses_keys(plan) or plan.limits.ball is not None or release.private_keys
+        wasted = plan.chooses_keys or plan.limits.ball is not None or release.private_keys
         chain.add("cells", _only_listed(steps.cells(plan, chain.last), chain.last, listed if wasted else []))
         chain.add("limited", limited(plan, chain.last))
-        if _chooses_keys(plan):
+        if plan.chooses_keys:
             assert plan.limits.groups is not None
             chain.add("chosen", steps.chosen(plan.limits.groups, release, salt, chain.last))
         totals, left = steps.totals_of_cells(plan, chain.last), chain.last
@@ -176,6 +171,18 @@ def factor_range_sql(keys: exp.Select, factor: exp.Expr) -> SealedSql:
     ends = [aliased(end(this=column("factors", FACTOR)), name) for end, name in ((exp.Min, "lo"), (exp.Max, "hi"))]
     tables = frozenset(f"{t.db}.{t.name}" for t in keys.find_all(exp.Table))
     return seal(select(ends, derived(factors, "factors")), tables)
+
+
+def keys_sql(tree: exp.Select) -> SealedSql:
+    """The public keys."""
+    return seal(tree, frozenset(f"{t.db}.{t.name}" for t in tree.find_all(exp.Table)))
+
+
+def groups_where_sql(conditions: Sequence[exp.Expr], source: str, row: str) -> SealedSql:
+    """The numbers of the released groups in `source` for which all conditions on their keys are true."""
+    tree = select([column(source, row)], exp.Table(this=exp.to_identifier(source)))
+    tree.set("where", exp.Where(this=exp.and_(*(wrapped(c) for c in conditions), copy=False)))
+    return seal(tree, frozenset({source}))
 
 
 def count_keys_sql(tree: exp.Select, limit: int | None) -> SealedSql:

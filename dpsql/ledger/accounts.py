@@ -29,7 +29,7 @@ Whatever an analyst makes of it stays within the joint promise, which needs no s
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dpsql.errors import refusal
@@ -58,6 +58,8 @@ _STATE = (
 _OF_PURSE = "purse.window, statements, failures, spent_epsilon, spent_delta, spent_mu_squared"
 _SPENT = _STATE.format(spent=_OF_PURSE) + " JOIN purse ON purse.account = account.id WHERE purse.id = ?"
 _UNSPENT = _STATE.format(spent="0, 0, 0, '0/1', '0/1', '0/1'") + " WHERE account.id = ?"
+MOST_ANSWERS = 100
+"""That are looked at for one question."""
 
 
 class Ledger:
@@ -206,14 +208,28 @@ class Ledger:
             log.connection.execute(query, (self._purse, self._joint))
             log.append("failed", purse=self._purse, charge=charge_id)
 
-    def find(self, fingerprint: str, snapshot: str) -> bytes | None:
-        """The stored answer of a release that this purse has paid for, in whatever window."""
-        query = (
-            "SELECT answer FROM release WHERE snapshot = ? AND fingerprint = ?"
-            " AND purse = (SELECT id FROM purse WHERE account = ? AND analyst = ?)"
-        )
-        owner = self._account, self._terms.analyst
-        return self._answer(query, (plain(snapshot), plain(fingerprint), *owner))
+    def find(self, fingerprints: Sequence[str], snapshot: str) -> dict[str, list[bytes]]:
+        """The stored answers of releases that this purse has paid for, in whatever window, by fingerprint. One that
+        ends in a point stands for all that begin with it: at most MOST_ANSWERS in all, the last ones of each first."""
+        purse = "(SELECT id FROM purse WHERE account = ? AND analyst = ?)"
+        query = f"SELECT answer FROM release WHERE purse = {purse} AND snapshot = ? AND fingerprint"
+        exact, begun = f"{query} = ?", f"{query} > ? AND fingerprint < ? ORDER BY id DESC LIMIT ?"
+        mine = self._account, self._terms.analyst, plain(snapshot)
+        found: dict[str, list[bytes]] = {}
+        left = MOST_ANSWERS
+        with self._file.transaction(write=False) as connection:
+            for fingerprint in fingerprints:
+                name = plain(fingerprint)
+                if name.endswith("."):
+                    rows = connection.execute(begun, (*mine, name, name[:-1] + "/", max(left, 0))).fetchall()
+                else:
+                    rows = connection.execute(exact, (*mine, name)).fetchall()
+                for row in rows:
+                    self._file.check_types(row, bytes)
+                if rows:
+                    found[fingerprint] = [row[0] for row in rows]
+                    left -= len(rows)
+        return found
 
     def find_shared(self, fingerprint: str, snapshot: str) -> bytes | None:
         """The stored answer of a release that another analyst's purse has paid for: to be given out after a charge of

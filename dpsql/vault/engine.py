@@ -36,3 +36,11 @@ class Engine(Protocol):
     def close(self) -> None:
         """Release everything. Idempotent."""
         ...
+
+
+class OuterEngine(Engine, Protocol):
+    """An engine that has never seen a private row."""
+
+    def bind(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> list[str]:
+        """The types of the columns of one SELECT, which is not run. Raises EngineFailure."""
+        ...

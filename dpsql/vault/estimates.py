@@ -5,7 +5,7 @@ Functions of noisy values alone: nothing here has ever held an exact one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil, sqrt
 from typing import Any
 
@@ -16,10 +16,11 @@ from dpsql.compile.estimates import linear, range_of
 from dpsql.compile.ir import Measure, Statistic
 from dpsql.compile.slots import Slot
 from dpsql.privacy.intervals import linear_half_width, ratio_half_widths
+from dpsql.privacy.mechanisms import Law, RoundedNormal
 from dpsql.privacy.moments import Floats, Moments, Vector
 
-Draw = Callable[[int], NDArray[Any]]
-"""So many draws of the noise of one component, to be put on top of released values."""
+Draw = Callable[[int], Sequence[NDArray[Any]]]
+"""So many draws of the noise of a vector, component by component, to be put on top of released values."""
 
 _MOST, _LEAST, _AT_ONCE = 4000, 400, 400_000
 
@@ -61,19 +62,20 @@ def estimate(measure: Measure, slot: Slot, moments: Moments) -> Floats:
             raise ValueError(f"{measure.statistic} is no mean")
 
 
-def half_widths(measure: Measure, slot: Slot, noisy: Vector, draw: Draw) -> Floats:
+def half_widths(measure: Measure, slot: Slot, noisy: Vector, draw: Draw, added: int | None) -> Floats:
     """The 95 % half-width of each cell. Of a count or a sum by the law; of a mean that has its slot for itself by a
-    bound; of all else by replay: how far fresh noise on top of the released vector moves the measure."""
+    bound; of all else by replay: how far fresh noise on top of the released vector moves the measure. added: how many
+    draws of the slot's law each component carries; None where it carries others."""
     cells = len(noisy[0])
     error, normal = linear(measure, slot), slot.sigma is not None
-    if error is not None:
-        return np.full(cells, linear_half_width(error[0], normal) + error[1])
-    if len(slot.components) == 2:
+    if error is not None and added is not None:
+        return np.full(cells, linear_half_width(error[0] * added, normal) + error[1] * added)
+    if len(slot.components) == 2 and added == 1:
         left, right = (component.astype(np.float64) for component in noisy)
         lo, hi = range_of(slot, slot.places(measure)[0])
         return ratio_half_widths(left, right, float(slot.size), hi - lo, normal)
     count = min(max(_AT_ONCE // max(cells, 1), _LEAST), _MOST)
-    noise = [draw(count).astype(np.float64) for _ in noisy]
+    noise = [component.astype(np.float64) for component in draw(count)]
     chunk = max(1, _AT_ONCE // count)
     found = []
     for start in range(0, cells, chunk):
@@ -83,6 +85,14 @@ def half_widths(measure: Measure, slot: Slot, noisy: Vector, draw: Draw) -> Floa
         moved = estimate(measure, slot, Moments(around, slot.degrees, slot.weight)).reshape(-1, count)
         found.append(_within_range(np.sort(np.abs(moved - at[:, None]), axis=1)[:, _rank(count) - 1], at, measure))
     return np.concatenate(found) if found else np.zeros(0)
+
+
+def width_of_sum(law: Law, draws: int) -> int:
+    """The 95 % half-width of a sum of so many draws of a law, in steps: of the continuous law, and what rounding adds
+    (see `intervals`)."""
+    normal = isinstance(law, RoundedNormal)
+    width = linear_half_width((float(law.size),) * draws, normal)
+    return ceil(width + (draws / 2 if normal else 1))
 
 
 _RANGES = {Statistic.CORR: (-1.0, 1.0), Statistic.R2: (0.0, 1.0)}

@@ -22,6 +22,7 @@ from dpsql.errors import Error
 from dpsql.explain import explain
 from dpsql.owner import open_account
 from dpsql.policy.load import load_policy
+from dpsql.prices import Due
 from dpsql.reads import Reads
 from dpsql.session import Compiled, Session
 from dpsql.vault import snapshot as snapshots
@@ -113,7 +114,7 @@ class Pair:
     def exact(self, one: Compiled) -> list[tuple[ReleasePlan, pa.Table, pa.Table, pa.Table]]:
         """Of each release: its plan, and the exact results with the person, without, and of the person alone. All read
         the same earlier releases."""
-        reads, released = Reads(one.rewritten.publics, self.sides[0]._run_public), {}
+        reads, released = Reads(one.rewritten.publics, self.sides[0]._outer.run), {}
         engines = [*(side._engines.private for side in self.sides), self._alone.private]
         found = []
         for plan, sealed in zip(one.plan.releases, one.rewritten.inner, strict=True):
@@ -121,7 +122,8 @@ class Pair:
             tables = reads.of(plan, released)
             assert tables is not None
             larger, smaller, alone = (engine.run(salted.text, tables) for engine in engines)
-            released[plan.release.name] = self.sides[0]._release(plan, sealed, tables)
+            due = Due(plan, None, None)
+            released[plan.release.name] = self.sides[0]._release(due, sealed, tables).table(plan)
             found.append((plan, larger, smaller, alone))
         return found
 

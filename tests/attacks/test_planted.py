@@ -102,7 +102,7 @@ def a_refund(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_price_by_size(patch: pytest.MonkeyPatch) -> None:
-    plain, price = session.Session._releases, session.price
+    plain, price = session.Session._releases, session.Bill.price
     size = [0]
 
     def releases(self: Any, compiled: Any) -> Any:
@@ -114,19 +114,25 @@ def a_price_by_size(patch: pytest.MonkeyPatch) -> None:
         return replace(found, epsilon=found.epsilon * (2 if size[0] > 230 else 1))
 
     patch.setattr(session.Session, "_releases", releases)
-    patch.setattr(session, "price", priced)
+    patch.setattr(session.Bill, "price", priced)
 
 
 def a_column_by_data(patch: pytest.MonkeyPatch) -> None:
     """A type that is as wide as the values need."""
-    plain = session.Session._finish
+    plain, answer = session.Outer.finish, session.Session._answer
+    size = [0]
+
+    def answered(self: Any, compiled: Any) -> Any:
+        size[0] = rows_of(self)
+        return answer(self, compiled)
 
     def finish(self: Any, rewritten: Rewritten, released: Any) -> Any:
         table = plain(self, rewritten, released)
-        wide = table.schema.field(0).with_type(pa.int64() if rows_of(self) > 230 else pa.int32())
+        wide = table.schema.field(0).with_type(pa.int64() if size[0] > 230 else pa.int32())
         return table.cast(table.schema.set(0, wide))
 
-    patch.setattr(session.Session, "_finish", finish)
+    patch.setattr(session.Session, "_answer", answered)
+    patch.setattr(session.Outer, "finish", finish)
 
 
 def an_explain_by_data(patch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,8 @@ def drawn(session: Session, sql: str, epsilon: str) -> list[object]:
     (planned,), (sealed,) = compiled.plan.releases, compiled.rewritten.inner
     found: list[object] = []
     for _ in range(DRAWS[session.policy.budget.selection]):
-        noisy = release(session._engines.private, sealed, planned)
-        found += session._finish(compiled.rewritten, {planned.release.name: noisy}).column(0).to_pylist()
+        noisy = release(session._engines.private, sealed, planned).table(planned)
+        found += session._outer.finish(compiled.rewritten, {planned.release.name: noisy}).column(0).to_pylist()
     return found
 
 

@@ -295,7 +295,7 @@ def test_the_record_of_what_was_asked(clinic: Clinic, command: Run) -> None:
     assert (asked["policy"], asked["snapshot"]) == (receipt.policy, receipt.snapshot)
     assert "patients" in asked["statement"]
     assert answered["charge"] == asked["charge"]
-    assert len(asked["fingerprint"]) == 64
+    assert len(asked["fingerprint"]) == 97  # what its rows are, and all of it
     assert asked["account"] == "clinic"
     assert len(rows) == len({row["seal"] for row in rows})
 

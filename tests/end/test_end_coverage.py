@@ -134,7 +134,7 @@ def test_half_widths_cover(
     slot, measure = next(
         (slot, measure) for slot in plan.slots for measure in slot.outputs if measure.text.lower().startswith(statistic)
     )
-    noisy = release(Fixed(plan, exact), sealed, plan)
+    noisy = release(Fixed(plan, exact), sealed, plan).table(plan)
     values = np.array([float(v) for v in noisy.column(measure.name).to_pylist()])
     widths = np.array(noisy.column(measure.name + HALF_WIDTH).to_pylist())
     within = np.abs(values - truth(statistic, slot)) <= widths * (1 + 1e-12)

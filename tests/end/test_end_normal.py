@@ -179,7 +179,7 @@ def test_answers_follow_the_law(connection: dpsql.Connection) -> None:
     (plan,), (sealed,) = compiled.plan.releases, compiled.rewritten.inner
     (slot,) = plan.slots
     assert slot.sigma is not None
-    noisy = release(Fixed(plan, exact), sealed, plan)
+    noisy = release(Fixed(plan, exact), sealed, plan).table(plan)
     off = np.array(noisy.column(plan.release.measures[0].name).to_pylist()) - truth("count", slot)
     edges = range(-1, 2)
 
@@ -219,7 +219,7 @@ def check_coverage(connection: dpsql.Connection, sql: str, statistic: str, *, ti
         (slot, measure) for slot in plan.slots for measure in slot.outputs if measure.text.lower().startswith(statistic)
     )
     assert slot.sigma is not None
-    noisy = release(Fixed(plan, exact), sealed, plan)
+    noisy = release(Fixed(plan, exact), sealed, plan).table(plan)
     values = np.array([float(v) for v in noisy.column(measure.name).to_pylist()])
     widths = np.array(noisy.column(measure.name + HALF_WIDTH).to_pylist())
     coverage = float((np.abs(values - truth(statistic, slot)) <= widths * (1 + 1e-12)).mean())

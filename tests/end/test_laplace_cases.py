@@ -150,7 +150,7 @@ def released(session: Session, compiled: Compiled) -> Iterator[list[npt.NDArray[
     for _ in range(REPETITIONS):
         found = []
         for planned, sealed in zip(compiled.plan.releases, compiled.rewritten.inner, strict=True):
-            noisy = release(session._engines.private, sealed, planned)
+            noisy = release(session._engines.private, sealed, planned).table(planned)
             found += [noisy.column(slot.outputs[0].name).to_numpy() for slot in planned.slots]
         yield found
 
@@ -375,7 +375,7 @@ def test_negative_counts_are_shown_where_nobody_cuts_them(session: Session) -> N
     (planned,), (sealed,) = compiled.plan.releases, compiled.rewritten.inner
     negative = 0
     for _ in range(200):
-        noisy = release(session._engines.private, sealed, planned)
+        noisy = release(session._engines.private, sealed, planned).table(planned)
         rows = session._engines.outer.run(compiled.rewritten.outer.text, {planned.release.name: noisy}).to_pylist()
         assert all(row["at_least_zero"] == max(row["people"], 0) for row in rows)
         negative += rows[-1]["people"] < 0

@@ -59,7 +59,7 @@ def a_refusal_that_is_charged(patch: pytest.MonkeyPatch) -> None:
     def finish(*_: object) -> object:
         raise refusal("DP201", "too late")
 
-    patch.setattr(session.Session, "_finish", finish)
+    patch.setattr(session.Outer, "finish", finish)
 
 
 def an_exception(patch: pytest.MonkeyPatch) -> None:

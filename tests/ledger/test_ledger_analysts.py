@@ -9,6 +9,7 @@ import pytest
 from dpsql.errors import BudgetError, Error
 from dpsql.ledger import Price
 from dpsql.ledger.balance import NOTHING
+from tests.ledger.conftest import stored
 
 KNOWN = Price()
 
@@ -50,12 +51,12 @@ def test_an_answer_that_another_paid_for_is_charged_to_the_analyst_and_not_to_al
     ann, bob = account(analyst="ann", joint_epsilon=Fraction(1)), account(analyst="bob", joint_epsilon=Fraction(1))
     assert ann.find_shared("f", "s") is None
     ann.finish(ann.charge(charge("1")), {"f": b"noisy"})
-    assert bob.find("f", "s") is None, "an answer that another purse paid for would be a free look"
+    assert stored(bob, "f", "s") is None, "an answer that another purse paid for would be a free look"
     assert bob.find_shared("f", "s") == b"noisy"
     assert bob.find_shared("f", "another snapshot") is None
     refused("DP401", lambda: bob.charge(charge("1/2")))  # anything new is beyond what all may spend
     bob.finish(bob.charge(charge("1", joint=KNOWN)), {"f": b"noisy"})
-    assert bob.find("f", "s") == b"noisy"
+    assert stored(bob, "f", "s") == b"noisy"
     assert bob.balance().spent_epsilon == 1
     assert account(analyst=None, joint_epsilon=Fraction(1)).balance().spent_epsilon == 1
     refused("DP401", lambda: bob.charge(charge("1", joint=KNOWN)))

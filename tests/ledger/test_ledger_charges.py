@@ -11,6 +11,7 @@ import pytest
 
 from dpsql.errors import BudgetError, Error, InternalError
 from dpsql.ledger import Charge, Ledger
+from tests.ledger.conftest import stored
 
 
 def test_ten_tenths_are_one(account, charge):
@@ -114,13 +115,13 @@ def test_amounts_beyond_reason_are_refused_and_harm_nothing(account, charge):
 
 def test_answers_are_found_under_fingerprint_and_snapshot(account, charge):
     ledger = account()
-    assert ledger.find("f", "s") is None
+    assert stored(ledger, "f", "s") is None
     identity = ledger.charge(charge(fingerprint="statement", snapshot="s"))
-    assert ledger.find("f", "s") is None
+    assert stored(ledger, "f", "s") is None
     ledger.finish(identity, {"f": b"noisy", "g": b"\x00\xff"})
-    assert (ledger.find("f", "s"), ledger.find("g", "s")) == (b"noisy", b"\x00\xff")
-    assert ledger.find("f", "another snapshot") is None
-    assert account().find("f", "s") == b"noisy"
+    assert (stored(ledger, "f", "s"), stored(ledger, "g", "s")) == (b"noisy", b"\x00\xff")
+    assert stored(ledger, "f", "another snapshot") is None
+    assert stored(account(), "f", "s") == b"noisy"
 
 
 def test_of_two_answers_to_one_release_the_first_stays(account, charge):
@@ -128,7 +129,7 @@ def test_of_two_answers_to_one_release_the_first_stays(account, charge):
     first, second = ledger.charge(charge()), other.charge(charge())
     ledger.finish(first, {"f": b"first"})
     other.finish(second, {"f": b"second"})
-    assert ledger.find("f", "s") == other.find("f", "s") == b"first"
+    assert stored(ledger, "f", "s") == stored(other, "f", "s") == b"first"
     assert ledger.balance().statements == 2
 
 
@@ -141,7 +142,7 @@ def test_a_charge_is_settled_once_and_by_its_own_purse(account, charge):
     for settle in (lambda: mine.finish(identity, {"f": b"x"}), lambda: mine.fail(identity), lambda: mine.fail(999)):
         with pytest.raises(InternalError):
             settle()
-    assert mine.find("f", "s") is None
+    assert stored(mine, "f", "s") is None
 
 
 def test_failures_are_counted_never_refunded_and_freeze_the_account(account, charge, path):
@@ -155,7 +156,7 @@ def test_failures_are_counted_never_refunded_and_freeze_the_account(account, cha
             session.charge(charge())
         assert caught.value.code == "DP405"
     ledger.finish(late, {"f": b"noisy"})  # what was charged before may still be answered, and repeats stay free
-    assert account().find("f", "s") == b"noisy"
+    assert stored(account(), "f", "s") == b"noisy"
     Ledger.reopen(path, "shop")
     ledger.charge(charge())
     assert ledger.balance().spent_epsilon == Fraction(5, 10)
@@ -187,7 +188,7 @@ def test_text_that_utf8_cannot_write_is_kept_as_escapes(account, charge):
     ledger = account(sources=("/data/\udcff.parquet",))
     identity = ledger.charge(charge(statement="SELECT '\ud800\x00'", fingerprint="\udc80"))
     ledger.finish(identity, {"\udc80": b"noisy"})
-    assert ledger.find("\udc80", "s") == b"noisy"
+    assert stored(ledger, "\udc80", "s") == b"noisy"
 
 
 def test_an_empty_account_name_or_budget_is_refused(account):

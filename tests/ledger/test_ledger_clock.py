@@ -9,6 +9,7 @@ import pytest
 
 from dpsql.errors import BudgetError
 from dpsql.ledger import clock
+from tests.ledger.conftest import stored
 
 DAY = 86400
 
@@ -92,7 +93,7 @@ def test_stored_answers_stay_free_in_later_windows(account, charge, machine):
     ledger = account(renew="day")
     ledger.finish(ledger.charge(charge()), {"f": b"noisy"})
     machine.pass_time(40 * DAY)
-    assert ledger.find("f", "s") == b"noisy"
+    assert stored(ledger, "f", "s") == b"noisy"
     assert ledger.balance().spent_epsilon == 0
 
 
@@ -160,7 +161,7 @@ def test_a_clock_set_back_is_an_error_and_opens_nothing(account, charge, machine
         assert caught.value.code == "DP403"
         assert "has seen a later time, 2026-11-28 10:00 UTC" in caught.value.reason
         assert caught.value.repair == "set the clock right; what is stored is answered meanwhile"
-        assert session.find("f", "s") == b"noisy"
+        assert stored(session, "f", "s") == b"noisy"
         assert session.balance().spent_epsilon == Fraction(1, 10)
     machine.wall = machine.true
     ledger.charge(charge())

@@ -14,6 +14,7 @@ import pytest
 
 from dpsql.errors import Error
 from dpsql.ledger import default_path
+from tests.ledger.conftest import stored
 from tests.ledger.test_ledger_file import unusable
 
 
@@ -49,7 +50,7 @@ def restored(path, tmp_path):
 def use(account, charge):
     with closing(account(epsilon=Fraction(100))) as ledger:
         ledger.balance()
-        ledger.find("7", "s")
+        stored(ledger, "7", "s")
         ledger.fail(ledger.charge(charge()))
         ledger.verify()
 
@@ -109,4 +110,4 @@ def test_verify_finds_what_does_not_add_up(account, charge, path, change):
     ledger.verify()
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(change)
-    unusable(lambda: (ledger.verify(), ledger.find("f", "s")), "")
+    unusable(lambda: (ledger.verify(), stored(ledger, "f", "s")), "")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import dpsql.ledger
+from tests.ledger.conftest import stored
 
 FOLDER = str(Path(dpsql.ledger.__file__).parent)
 
@@ -96,7 +97,7 @@ def check(account, process, rounds: int, seed: int) -> None:
             "a charge is counted twice, or not at all"
         )
         assert ledger.balance().spent_epsilon == Fraction(count, 3)
-        assert all(ledger.find(name, "s") == b"noisy" for name in answered)
+        assert all(stored(ledger, name, "s") == b"noisy" for name in answered)
         ledger.close()
     assert asked > rounds
     assert charged

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dpsql.errors import BudgetError
 from dpsql.ledger import Charge, Ledger, Terms, terms
+from tests.ledger.conftest import stored
 
 amounts = st.fractions(min_value=0, max_value=2, max_denominator=1000)
 sessions = st.integers(0, 2)
@@ -96,7 +97,7 @@ class Spending(RuleBasedStateMachine):
             assert balance.remaining_epsilon == max(0, self.epsilon - spent[0])
             assert balance.remaining_delta == self.delta - spent[1] >= 0
             assert balance.statements == len(self.charges)
-            assert {name: session.find(name, "s") for name in self.answers} == self.answers
+            assert {name: stored(session, name, "s") for name in self.answers} == self.answers
 
     def teardown(self):
         if hasattr(self, "sessions"):

@@ -12,6 +12,7 @@ import pytest
 
 from dpsql.errors import Error
 from dpsql.ledger import Ledger
+from tests.ledger.conftest import stored
 
 
 def test_two_processes_of_sixteen_threads_and_a_budget_for_five(account, path, process):
@@ -61,7 +62,7 @@ def test_threads_that_share_one_ledger(account, charge):
         try:
             identity = ledger.charge(charge("1/5", fingerprint=str(number)))
             ledger.finish(identity, {str(number): b"noisy"})
-            assert ledger.find(str(number), "s") == b"noisy"
+            assert stored(ledger, str(number), "s") == b"noisy"
             return "charged"
         except Error as error:
             return error.code

@@ -11,6 +11,7 @@ import pytest
 from dpsql.errors import BudgetError
 from dpsql.ledger import Ledger
 from dpsql.ledger.schema import APPLICATION_ID, SCHEMA_VERSION
+from tests.ledger.conftest import stored
 
 # As version 2 made it; version 1 had no column of mu_squared.
 VERSION_2 = f"""
@@ -80,7 +81,7 @@ def test_what_was_spent_stays_spent(old, account, charge):
             balance = ledger.balance()
             assert (balance.spent_epsilon, balance.spent_delta) == (Fraction(13, 20), Fraction(1, 2000000))
             assert balance.statements == 4
-            assert ledger.find("f", "s") == b"noisy"
+            assert stored(ledger, "f", "s") == b"noisy"
             found = ledger.verify()
             assert (found.charges, found.releases) == (5, 2)
     ledger = account()

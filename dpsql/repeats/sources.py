@@ -1,0 +1,107 @@
+"""From which stored slots a measure is read, if they are as good as is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dpsql.compile.cover import spread
+from dpsql.compile.grid import grid_of
+from dpsql.compile.ir import Measure, Statistic
+from dpsql.compile.slots import Slot, SlotKind
+from dpsql.privacy import variances
+from dpsql.repeats.fits import Fit
+from dpsql.repeats.question import Question
+from dpsql.vault.readings import Noised
+
+MOST_NOISE = 10
+"""How many times as wide as a new answer a stored one may be."""
+
+_ADDITIVE = (SlotKind.ROWS, SlotKind.SUM, SlotKind.MOMENTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a measure is read from: slots of stored releases; of a quotient two."""
+
+    parts: tuple[tuple[Fit, int, Slot], ...]
+    error: float
+
+    @property
+    def why(self) -> str:
+        of = " and ".join(dict.fromkeys(fit.why for fit, _, _ in self.parts))
+        return f"a stored sum over a stored count: {of}" if len(self.parts) > 1 else of
+
+    @property
+    def half_width(self) -> float | None:
+        """The 95 % half-width of each value, where that is one number."""
+        (fit, _, slot), *others = self.parts
+        return None if others else Noised(slot, (), fit.cells).half_width
+
+
+def sources(question: Question, fits: Sequence[Fit]) -> dict[str, Source]:
+    """Of each measure that is stored and good enough the stored slot of least noise."""
+    planned = {m.name: slot for slot in question.plan.slots for m in slot.outputs}
+    found: dict[str, Source] = {}
+    for measure in question.plan.release.shown:
+        slot = planned[measure.name]
+        exacting = bool(question.plan.request.weights) or slot.hint is not None
+        several = [source for fit in fits for source in _read(question, measure, slot, fit, exacting=exacting)]
+        if not several and measure.statistic is Statistic.AVG and measure.per_group is None and not exacting:
+            several = _quotients(question, measure, slot, fits)
+        if several:
+            found[measure.name] = min(several, key=lambda source: source.error)
+    return found
+
+
+def _read(question: Question, measure: Measure, planned: Slot, fit: Fit, *, exacting: bool) -> Iterator[Source]:
+    """The slots of a stored release that give a measure as well as is asked for."""
+    new = _error(measure, planned, 1)
+    for position, stored in enumerate(fit.stored.record.slots):
+        slot = stored.slot_for(measure, planned, question.values, question.identity.aliases)
+        if slot is None or (fit.cells > 1 and (slot.kind not in _ADDITIVE or slot.part is not None)):
+            continue
+        error = _error(measure, slot, fit.cells)
+        as_asked = not exacting and stored.asked >= question.asked and error <= new * MOST_NOISE**2
+        if as_asked or error <= new * (1 + 1e-9):
+            yield Source(((fit, position, slot),), error)
+
+
+def _quotients(question: Question, measure: Measure, planned: Slot, fits: Sequence[Fit]) -> list[Source]:
+    """A mean from a sum and a count, each good enough for itself at the epsilon that was named."""
+    parts = []
+    for statistic in (Statistic.SUM, Statistic.VALUES):
+        part = replace(measure, statistic=statistic)
+        found = [
+            (fit, position, slot)
+            for fit in fits
+            for position, stored in enumerate(fit.stored.record.slots)
+            if (slot := stored.slot_for(part, planned, question.values, question.identity.aliases)) is not None
+            and slot.kind in (SlotKind.SUM, SlotKind.ROWS)
+            and stored.asked >= question.asked
+        ]
+        if not found:
+            return []
+        parts.append(min(found, key=lambda f: f[2].size * f[0].cells))
+    (total, _, sum_slot), (count, _, count_slot) = parts
+    grid = sum_slot.grid
+    assert grid is not None
+    if sum_slot.subgrid != count_slot.subgrid or measure.argument is None or grid != grid_of(measure.argument.facts):
+        return []
+    # With e and f the noise of sum and count, u the mean in [0, 1] of the range: (e - lo f)/M - u f, over all u alike.
+    low = grid.lo / grid.span
+    of_count = _variance(count_slot) * count.cells * (low**2 + low + 1 / 3)
+    error = (_variance(sum_slot) * total.cells / grid.span**2 + of_count) / count_slot.subgrid**2
+    return [Source(tuple(parts), error)] if error <= _error(measure, planned, 1) * MOST_NOISE**2 else []
+
+
+def _error(measure: Measure, slot: Slot, cells: int) -> float:
+    """How far off a measure is, squared, in a unit that all slots of a measure share."""
+    return spread(measure, slot) * _variance(slot) * cells / slot.weight**2
+
+
+def _variance(slot: Slot) -> float:
+    """Of the noise of one cell."""
+    if slot.sigma is None:
+        return variances.of_laplace(slot.norms, variances.as_float(slot.epsilon))
+    return variances.as_float(slot.sigma) ** 2 + 1 / 12

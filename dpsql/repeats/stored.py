@@ -1,0 +1,277 @@
+"""Stored releases: what the ledger keeps of them, to be read again for the same question or another one.
+
+A stored release is the columns that tell its groups apart, the noisy vectors of its slots, and a record of what they
+are. It holds nothing exact, and no names of the statement that paid for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from dataclasses import fields as dataclass_fields
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpsql.compile.cover import cover
+from dpsql.compile.grid import Grid, grid_of
+from dpsql.compile.identity import Identity, all_groups, argument_text, arguments
+from dpsql.compile.ir import Facts, Measure, Scalar, Statistic
+from dpsql.compile.normalform import Aliases
+from dpsql.compile.plan import ReleasePlan
+from dpsql.compile.slots import Axis, Slot, SlotKind, is_always, is_read_from
+from dpsql.compile.trees import column
+from dpsql.errors import refusal
+from dpsql.policy.facts import Kind, SqlType
+from dpsql.privacy.sensitivity import Norms
+from dpsql.vault.readings import Integers, Noised, Released
+
+_FORM = 1
+"""Of records. What is stored in another form is not found."""
+
+_RECORD = b"dpsql"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAxis:
+    """A value of a Bernstein slot: its text, and whether every row has it."""
+
+    text: str
+    grid: Grid | None
+    degree: int
+    always: bool
+
+    @staticmethod
+    def of(axis: Axis, aliases: Aliases) -> StoredAxis:
+        """The axis of a plan."""
+        return StoredAxis(argument_text(axis.argument, aliases), axis.grid, axis.degree, is_always(axis.argument))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSlot:
+    """A slot, over texts. asked: the epsilon that its statement named for it, by itself or together with others."""
+
+    kind: SlotKind
+    argument: str | None
+    grid: Grid | None
+    axes: tuple[StoredAxis, ...]
+    subgrid: int
+    part: tuple[int, int] | None
+    norms: Norms
+    epsilon: Fraction
+    sigma: Fraction | None
+    asked: Fraction
+
+    @staticmethod
+    def of(slot: Slot, aliases: Aliases, asked: Fraction) -> StoredSlot:
+        """The slot of a plan."""
+        return StoredSlot(
+            kind=slot.kind,
+            argument=None if slot.argument is None else argument_text(slot.argument, aliases),
+            grid=slot.grid,
+            axes=tuple(StoredAxis.of(axis, aliases) for axis in slot.axes),
+            subgrid=slot.subgrid,
+            part=slot.part,
+            norms=slot.norms,
+            epsilon=slot.epsilon,
+            sigma=slot.sigma,
+            asked=slot.hint.share if slot.hint is not None else asked,
+        )
+
+    def slot_for(self, measure: Measure, planned: Slot, values: Mapping[str, Scalar], aliases: Aliases) -> Slot | None:
+        """The slot that a measure is read from, over the values of its release, by their texts; None where the measure
+        is not in it. planned: the slot that it would be read from."""
+        own = arguments([measure], aliases)
+        if self.kind is not SlotKind.MOMENTS:
+            (alone,) = cover((measure,))
+            argument = None if alone.argument is None else argument_text(alone.argument, aliases)
+            part = planned.part if planned.kind is self.kind else None
+            same = (self.kind, self.argument, self.grid, self.part) == (alone.kind, argument, alone.grid, part)
+            return self._over(measure, alone.argument, ()) if same else None
+        if measure.statistic in (Statistic.UNITS, Statistic.DISTINCT) or measure.per_group is not None:
+            return None
+        summed = {text: grid_of(own[text].facts) for text in own if measure.statistic is Statistic.SUM}
+        if any(axis.grid is not None and axis.grid != summed.get(axis.text, axis.grid) for axis in self.axes):
+            return None  # on a coarser grid, which a mean may be read from
+        axes = tuple(Axis(values.get(a.text) or _other(a), a.grid, a.degree) for a in self.axes)
+        slot = self._over(measure, None, axes)
+        return slot if is_read_from(measure, slot) else None
+
+    def _over(self, measure: Measure, argument: Scalar | None, axes: tuple[Axis, ...]) -> Slot:
+        return Slot(
+            *(self.kind, argument, self.grid, (measure,), self.norms, self.epsilon),
+            *(self.subgrid, axes, self.sigma, self.part),
+        )
+
+
+def _other(axis: StoredAxis) -> Scalar:
+    """A value that a measure does not name: whether every row has it is all that matters of it."""
+    return Scalar(column("other", axis.text), Facts(SqlType(Kind.INTEGER), nullable=not axis.always))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a stored release is. Its rows and conjuncts are what it is found by; the rest is as in `Identity`. additive:
+    whether no limit acts in each group. complete: whether its groups are all that a row can be in. asked: the epsilon
+    that its statement named. chosen_by: see `Question`."""
+
+    keys: tuple[str, ...]
+    sets: str
+    limits: str
+    local: bool
+    additive: bool
+    listed: str
+    complete: bool
+    min_units: int | None
+    choice: str | None
+    asked: Fraction
+    chosen_by: str
+    slots: tuple[StoredSlot, ...]
+
+    @staticmethod
+    def of(plan: ReleasePlan, identity: Identity, chosen_by: str, groups: Collection[Group] | None) -> Record:
+        """Of a release with these groups; None where they are not known yet."""
+        return Record(
+            *(identity.keys, identity.sets, identity.limits, identity.local),
+            additive=plan.limits.per_group is None and plan.limits.ball is None,
+            listed=identity.listed,
+            complete=groups is not None and plan.selection is None and _is_complete(plan, groups),
+            min_units=identity.min_units,
+            choice=identity.choice,
+            asked=plan.request.epsilon,
+            chosen_by=chosen_by,
+            slots=tuple(StoredSlot.of(slot, identity.aliases, plan.request.epsilon) for slot in shown_slots(plan)),
+        )
+
+
+Group = tuple[object, ...]
+"""The values of a group's keys. NaN, which equals nothing in Python, is a text."""
+
+
+def groups_of(keys: pa.Table) -> list[Group]:
+    """The groups of a table of keys; one without columns has one."""
+    if not keys.num_columns:
+        return [()]
+    columns = [[_NAN if v != v else v for v in column.to_pylist()] for column in keys.columns]
+    return list(zip(*columns, strict=True))
+
+
+_NAN = "NaN"
+
+
+def _is_complete(plan: ReleasePlan, groups: Collection[Group]) -> bool:
+    expected = all_groups(plan)
+    return expected is not None and set(expected) == set(groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A record with the released keys and the vectors of its slots. Both are None of what is only asked about: a
+    release that a script would pay for before. keys alone is None where they are selected privately."""
+
+    record: Record
+    keys: pa.Table | None
+    vectors: tuple[tuple[Integers, ...], ...] | None
+
+
+def base_of(identity: Identity, conjuncts: Collection[str], snapshot: str) -> str:
+    """What releases over the same rows have in common, by which they are found: the first part of their names."""
+    return _digest([_FORM, snapshot, identity.rows, sorted(conjuncts)])[:32]
+
+
+def name_of(base: str, record: Record) -> str:
+    """The name of a release in the ledger, its fingerprint: two of one name are the same question at the same price."""
+    return f"{base}.{_digest([base, repr(replace(record, complete=False))])}"
+
+
+def _digest(said: Sequence[object]) -> str:
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+
+
+def dumps(plan: ReleasePlan, record: Record, released: Released) -> bytes:
+    """A release -> bytes: an Arrow stream behind its SHA-256."""
+    columns = {name: released.keys.column(name) for name in released.keys.column_names}
+    if record.choice is None:
+        for i, slot in enumerate(shown_slots(plan)):
+            reading = released.readings[slot.outputs[0].name]
+            assert isinstance(reading, Noised)
+            for part, component in enumerate(reading.vector):
+                columns[f"v{i}.{part}"] = pa.array([str(int(v)) for v in component], pa.string())
+    table = pa.table(columns).replace_schema_metadata({_RECORD: _written(record).encode()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    stream = bytes(sink.getvalue())
+    return hashlib.sha256(stream).digest() + stream
+
+
+def loads(answer: bytes) -> Stored:
+    """The inverse of `dumps`. Raises DP403 where a byte is not as it was: SQLite itself does not notice that, and the
+    answer would be another one than was paid for."""
+    digest, stream = answer[:32], answer[32:]
+    if hashlib.sha256(stream).digest() != digest:
+        repair = "`dpsql ledger verify` says more; put a backup back"
+        raise refusal("DP403", "the ledger is damaged: a stored answer is not the one that was stored", repair=repair)
+    table = pa.ipc.open_stream(stream).read_all().combine_chunks()
+    record = _read(table.schema.metadata[_RECORD].decode())
+    names = [name for name in table.column_names if not name.startswith("v")]
+    vectors = []
+    for i, slot in enumerate(record.slots):
+        parts = range(prod(a.degree + 1 for a in slot.axes))
+        found = [[int(v) for v in table.column(f"v{i}.{part}").to_pylist()] for part in parts]
+        vectors.append(tuple(np.array(part, dtype=object) for part in found))
+    return Stored(record, table.select(names), tuple(vectors))
+
+
+def shown_slots(plan: ReleasePlan) -> tuple[Slot, ...]:
+    """The slots of a release of numbers that are stored: not one that only decides on keys."""
+    return tuple(slot for slot in plan.slots if slot.outputs) if plan.choosing is None else ()
+
+
+def _written(record: Record) -> str:
+    fields = {f.name: getattr(record, f.name) for f in dataclass_fields(record)}
+    slots = [
+        [
+            *(s.kind.value, s.argument, _grid_written(s.grid)),
+            [[a.text, _grid_written(a.grid), a.degree, a.always] for a in s.axes],
+            *(s.subgrid, s.part, astuple(s.norms), str(s.epsilon), s.sigma and str(s.sigma), str(s.asked)),
+        ]
+        for s in record.slots
+    ]
+    return json.dumps({**fields, "asked": str(record.asked), "slots": slots})
+
+
+def _read(text: str) -> Record:
+    fields = json.loads(text)
+    slots = tuple(map(_slot_read, fields.pop("slots")))
+    keys, asked = tuple(fields.pop("keys")), Fraction(fields.pop("asked"))
+    return Record(**fields, keys=keys, asked=asked, slots=slots)
+
+
+def _slot_read(found: Any) -> StoredSlot:
+    kind, argument, grid, axes, subgrid, part, norms, epsilon, sigma, asked = found
+    return StoredSlot(
+        kind=SlotKind(kind),
+        argument=argument,
+        grid=_grid_read(grid),
+        axes=tuple(StoredAxis(text, _grid_read(own), degree, always) for text, own, degree, always in axes),
+        subgrid=subgrid,
+        part=None if part is None else (part[0], part[1]),
+        norms=Norms(*norms),
+        epsilon=Fraction(epsilon),
+        sigma=Fraction(sigma) if sigma else None,
+        asked=Fraction(asked),
+    )
+
+
+def _grid_written(grid: Grid | None) -> list[object] | None:
+    return None if grid is None else [grid.lo, grid.hi, str(grid.step), grid.storage.value, grid.digits]
+
+
+def _grid_read(found: Any) -> Grid | None:
+    return found and Grid(found[0], found[1], Fraction(found[2]), Kind(found[3]), found[4])
