@@ -28,4 +28,4 @@ def draws(pair: Pair, sql: str) -> tuple[ReleasePlan, list[Callable[[], pa.Table
     compiled = pair.sides[0].compile(sql)
     ((plan, larger, smaller, _),) = pair.exact(compiled)
     (sealed,) = compiled.rewritten.inner
-    return plan, [lambda kept=_Kept(t): noise.release(kept, sealed, plan, {}) for t in (larger, smaller)]
+    return plan, [lambda kept=_Kept(t): noise.release(kept, sealed, plan, {}).table(plan) for t in (larger, smaller)]

@@ -19,6 +19,7 @@ from dpsql.policy.load import load_policy
 from dpsql.session import Compiled
 from dpsql.vault import noise
 from dpsql.vault import snapshot as snapshots
+from dpsql.vault.readings import Noised
 from tests.attacks import ward
 from tests.attacks.draws import draws
 from tests.attacks.neighbours import BUDGET, Pair
@@ -60,8 +61,7 @@ def naive(exact: Any, law: Any) -> Any:
 
 def test_n01_naive_noise_is_found(pure: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pure.settings({})
-    monkeypatch.setattr(noise, "_value", lambda *of: pa.array([float(x) for x in of[-1][0]]))
-    monkeypatch.setattr(noise, "_half_widths", lambda _, __, parts: [None] * len(parts[0]))
+    monkeypatch.setattr(Noised, "value", lambda self, *_: pa.array([float(x) for x in self.vector[0]]))
     monkeypatch.setattr(noise, "_add", naive)
     assert off_grid(pure, COUNT)
 
