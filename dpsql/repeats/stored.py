@@ -112,8 +112,8 @@ class StoredSlot:
 def _other(axis: StoredAxis) -> Scalar:
     """A value that a measure does not name: whether every row has it is all that matters of it, and that it has a grid
     where the slot has one."""
-    ends = (Fraction(axis.grid.lo), Fraction(axis.grid.hi)) if axis.grid is not None else (None, None)
-    return Scalar(column("other", axis.text), Facts(SqlType(Kind.INTEGER), *ends, nullable=not axis.always))
+    lo, hi = (Fraction(axis.grid.lo), Fraction(axis.grid.hi)) if axis.grid is not None else (None, None)
+    return Scalar(column("other", axis.text), Facts(SqlType(Kind.INTEGER), lo, hi, nullable=not axis.always))
 
 
 @dataclass(frozen=True, slots=True)
