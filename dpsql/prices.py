@@ -38,10 +38,10 @@ class Due:
 
     @property
     def part(self) -> Question | None:
-        """What would be stored of it."""
-        if self.question is None:
+        """What will be stored of it."""
+        if self.question is None or self.match is None:
             return None
-        return replace(self.question, plan=self.left)
+        return replace(self.question, plan=self.match.kept or self.planned)
 
 
 @dataclass(slots=True)
@@ -65,6 +65,12 @@ class Bill:
         """The twins of a release that is due."""
         return [t for t in self.twins if t.question and due.question and t.question.name == due.question.name]
 
+    def shareable(self) -> dict[str, str]:
+        """The names of releases that another analyst may have paid for: new to this one, and not to all together. Not
+        of what is merged: theirs may come from another stored vector than this analyst has seen, and tell more."""
+        parts = {name: due.part for name, due in self.due.items() if due.match is not None and not due.match.merges}
+        return {name: part.name for name, part in parts.items() if part is not None}
+
     def stored(self) -> list[str]:
         """Of what is stored, in lines: what it is, why it is an answer, and how far off that is."""
         lines = []
@@ -78,6 +84,9 @@ class Bill:
                 source = match.sources[measure.name]
                 error = "" if source.half_width is None else f", ± {source.half_width:,.6g} (95 %)"
                 lines.append(f"{name}, {measure.text}: {source.why}{error}")
+            for merge in match.merges.values():
+                what = ", ".join(measure.text for measure in merge.slot.outputs)
+                lines.append(f"{name}, {what}: {merge.fit.why}, with more noise; the difference is to pay")
         return lines
 
     def price(self, names: Sequence[str] | None = None) -> Price:

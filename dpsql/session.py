@@ -166,9 +166,8 @@ class Session:
         found = bill(compiled.plan, reads, self._repeats)
         if not found.due:
             return _Paid(found, Price(), self._ledger.balance())
-        # What another analyst paid for is new to this one, and not to all together.
         shared = {
-            n: a for n, d in found.due.items() if d.part and (a := self._ledger.find_shared(d.part.name, snapshot))
+            n: a for n, name in found.shareable().items() if (a := self._ledger.find_shared(name, snapshot)) is not None
         }
         cost = found.price()
         if self._cancelled:
@@ -195,7 +194,9 @@ class Session:
                 part = due.part or self._repeats.question(due.planned, reads.digests(due.planned, given, {}))
                 if name not in shared:
                     drawn = self._release(due, sealed[name], given)
-                    new[part.name] = dumps(due.left, part.record(groups_of(drawn.keys)), drawn)
+                    if due.match is not None:
+                        drawn = due.match.joined(drawn)
+                    new[part.name] = dumps(part.plan, part.record(groups_of(drawn.keys)), drawn)
                     found.add(name, due.planned, due.match.released(drawn) if due.match is not None else drawn)
                 else:
                     new[part.name] = shared[name]

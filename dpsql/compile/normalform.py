@@ -40,8 +40,8 @@ def normal_form(node: exp.Expr, aliases: Aliases) -> str:
 
 
 def normal_conjuncts(node: exp.Expr, aliases: Aliases) -> dict[str, exp.Expr]:
-    """The conjuncts of a condition by their texts, each once, without those that are TRUE. Of what only AND and De
-    Morgan's laws take apart the expressions may be negations of what stands there."""
+    """The conjuncts of a condition by their texts, each once, without those that are TRUE. The expressions may be
+    negations, or halves, of what stands there."""
     found: dict[str, exp.Expr] = {}
     _split(node, aliases, True, found)
     return found
@@ -54,6 +54,12 @@ def _split(node: exp.Expr, aliases: Aliases, want: bool, found: dict[str, exp.Ex
     elif isinstance(node, exp.And if want else exp.Or):
         for part in operands(node):
             _split(part, aliases, want, found)
+    elif want and _is_between(node):
+        _split(exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()), aliases, True, found)
+        _split(exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()), aliases, True, found)
+    elif not want and _is_list(node):
+        for one in node.expressions:
+            _split(exp.NEQ(this=node.this.copy(), expression=one.copy()), aliases, True, found)
     elif not (isinstance(node, exp.Boolean) and node.this is want):
         found[_form(node, aliases, want)] = node if want else exp.Not(this=exp.Paren(this=node))
 
@@ -68,11 +74,11 @@ def _form(node: exp.Expr, aliases: Aliases, want: bool) -> str:
         parts = sorted({_form(part, aliases, want) for part in operands(node)})
         name = "and" if isinstance(node, exp.And) is want else "or"
         return parts[0] if len(parts) == 1 else f"({name} {' '.join(parts)})"
-    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+    if _is_between(node):
         x, low, high = (_form(node.args[name], aliases, True) for name in ("this", "low", "high"))
         parts = [_compared(exp.GTE, x, low, want), _compared(exp.LTE, x, high, want)]
         return f"({'and' if want else 'or'} {' '.join(sorted(parts))})"
-    if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
+    if _is_list(node):
         x = _form(node.this, aliases, True)
         parts = sorted({_compared(exp.EQ, x, _form(one, aliases, True), want) for one in node.expressions})
         return parts[0] if len(parts) == 1 else f"({'or' if want else 'and'} {' '.join(parts)})"
@@ -81,6 +87,14 @@ def _form(node: exp.Expr, aliases: Aliases, want: bool) -> str:
         return _compared(kind, _form(node.this, aliases, True), _form(node.expression, aliases, True), want)
     text = _plain(node, aliases)
     return text if want else f"(not {text})"
+
+
+def _is_between(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Between) and not node.args.get("symmetric")
+
+
+def _is_list(node: exp.Expr) -> bool:
+    return isinstance(node, exp.In) and bool(node.expressions) and not node.args.get("query")
 
 
 def _compared(kind: type[exp.Expr], left: str, right: str, want: bool) -> str:

@@ -77,6 +77,7 @@ class Slot:
     axes: tuple[Axis, ...] = ()
     sigma: Fraction | None = None
     part: tuple[int, int] | None = None
+    merges: int = 0
 
     @property
     def hint(self) -> Hint | None:

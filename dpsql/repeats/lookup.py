@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import pyarrow as pa
 
 from dpsql.compile.identity import Identity, identify
 from dpsql.compile.plan import ReleasePlan
+from dpsql.compile.slots import Slot
+from dpsql.privacy.gaussian import sigma_for
 from dpsql.repeats.fits import SAME, Ask, Fit, Fits
 from dpsql.repeats.question import Question
 from dpsql.repeats.sources import Source, sources
 from dpsql.repeats.stored import Stored, base_of, groups_of, loads
-from dpsql.vault.readings import Noised, Quotient, Reading, Released
+from dpsql.vault.readings import Noised, Quotient, Reading, Released, merged
+
+LEAST_MERGED = 16
+"""Steps of the deviation of noise for which what merging is rounded by hardly matters."""
 
 MAX_LOOKED_UP = 64
 """Sets of conjuncts under which stored releases are looked for."""
@@ -24,15 +29,47 @@ Find = Callable[[Sequence[str]], Mapping[str, Sequence[bytes]]]
 
 
 @dataclass(frozen=True, slots=True)
+class Merge:
+    """A stored vector of the same exact one with more normal noise, and the slot that it and a new one are together."""
+
+    fit: Fit
+    position: int
+    stored: Slot
+    slot: Slot
+
+
+@dataclass(frozen=True, slots=True)
 class Match:
     """What is stored of a question. sources: by measure. left: of its plan what has to be paid for, None where nothing
     has. keys: the groups that are asked for; None where something is left, or not all is there yet. why: in words, of a
-    release that is all stored and has no measures."""
+    release that is all stored and has no measures. merges: for slots of what is left by their places in it, the stored
+    vectors that new ones are merged with."""
 
     sources: Mapping[str, Source]
     left: ReleasePlan | None
     keys: pa.Table | None
     why: str = ""
+    merges: Mapping[int, Merge] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> ReleasePlan | None:
+        """What is left as it will be stored, once it is drawn and merged."""
+        if self.left is None:
+            return None
+        slots = (self.merges[i].slot if i in self.merges else slot for i, slot in enumerate(self.left.slots))
+        return replace(self.left, slots=tuple(slots))
+
+    def joined(self, drawn: Released) -> Released:
+        """What was drawn, merged with what is stored."""
+        readings = dict(drawn.readings)
+        groups = groups_of(drawn.keys) if self.merges else []
+        for merge in self.merges.values():
+            outputs = [measure.name for measure in merge.slot.outputs]
+            new = readings[outputs[0]]
+            assert isinstance(new, Noised)
+            stored = merge.fit.noised(merge.position, merge.stored, groups)
+            readings |= dict.fromkeys(outputs, merged(stored, new, merge.slot))
+        return Released(drawn.keys, readings)
 
     @property
     def is_there(self) -> bool:
@@ -130,7 +167,34 @@ def _match(question: Question, fits: Sequence[Fit]) -> Match:
         return Match(found, None, first.keys, "" if found else first.why)
     slots = tuple(s for s in plan.slots if not s.outputs or any(m.name not in found for m in s.outputs))
     drawn = {m.name for s in slots for m in s.outputs}
-    return Match({n: source for n, source in found.items() if n not in drawn}, replace(plan, slots=slots), None)
+    kept = {name: source for name, source in found.items() if name not in drawn}
+    merges = {i: m for i, slot in enumerate(slots) if (m := _merge(question, slot, fits)) is not None}
+    left = replace(plan, slots=tuple(_rest(merges[i]) if i in merges else slot for i, slot in enumerate(slots)))
+    return Match(kept, left, None, merges=merges)
+
+
+def _merge(question: Question, slot: Slot, fits: Sequence[Fit]) -> Merge | None:
+    """The stored vector of least noise that a new one of this slot can be merged with. Both are of the same rows under
+    the same limits; where units' keys are chosen at random, each has its own choice, and the result is of both."""
+    found: list[Merge] = []
+    if slot.sigma is None or slot.sigma < LEAST_MERGED or question.plan.selection is not None:
+        return None
+    for fit in fits:
+        if fit.rows is None or fit.cells > 1:
+            continue
+        if fit.stored.record.limits != question.identity.limits:
+            continue
+        for position, stored in enumerate(fit.stored.record.slots):
+            if stored.sigma is not None and stored.sigma > slot.sigma and stored.is_of(slot, question.identity.aliases):
+                before = replace(slot, sigma=stored.sigma, merges=stored.merges)
+                found.append(Merge(fit, position, before, replace(slot, merges=stored.merges + 1)))
+    return min(found, key=lambda merge: merge.stored.size, default=None)
+
+
+def _rest(merge: Merge) -> Slot:
+    """What has to be drawn: a slot of the mu^2 that is missing."""
+    missing = merge.slot.mu_squared - merge.stored.mu_squared
+    return replace(merge.slot, sigma=sigma_for(merge.slot.norms.l2_squared, missing), merges=0)
 
 
 def _parts(identity: Identity) -> Iterator[frozenset[str]]:

@@ -65,6 +65,7 @@ class StoredSlot:
     norms: Norms
     epsilon: Fraction
     sigma: Fraction | None
+    merges: int
     asked: Fraction
 
     @staticmethod
@@ -80,7 +81,15 @@ class StoredSlot:
             norms=slot.norms,
             epsilon=slot.epsilon,
             sigma=slot.sigma,
+            merges=slot.merges,
             asked=slot.hint.share if slot.hint is not None else asked,
+        )
+
+    def is_of(self, slot: Slot, aliases: Aliases) -> bool:
+        """Whether its exact vector is that of a slot, under the same limits over the same rows."""
+        other = StoredSlot.of(slot, aliases, self.asked)
+        return (self.kind, self.argument, self.grid, self.axes, self.subgrid, self.part, self.norms) == (
+            *(other.kind, other.argument, other.grid, other.axes, other.subgrid, other.part, other.norms),
         )
 
     def slot_for(self, measure: Measure, planned: Slot, values: Mapping[str, Scalar], aliases: Aliases) -> Slot | None:
@@ -105,7 +114,7 @@ class StoredSlot:
     def _over(self, measure: Measure, argument: Scalar | None, axes: tuple[Axis, ...]) -> Slot:
         return Slot(
             *(self.kind, argument, self.grid, (measure,), self.norms, self.epsilon),
-            *(self.subgrid, axes, self.sigma, self.part),
+            *(self.subgrid, axes, self.sigma, self.part, self.merges),
         )
 
 
@@ -241,7 +250,7 @@ def _written(record: Record) -> str:
         [
             *(s.kind.value, s.argument, _grid_written(s.grid)),
             [[a.text, _grid_written(a.grid), a.degree, a.always] for a in s.axes],
-            *(s.subgrid, s.part, astuple(s.norms), str(s.epsilon), s.sigma and str(s.sigma), str(s.asked)),
+            *(s.subgrid, s.part, astuple(s.norms), str(s.epsilon), s.sigma and str(s.sigma), s.merges, str(s.asked)),
         ]
         for s in record.slots
     ]
@@ -256,7 +265,7 @@ def _read(text: str) -> Record:
 
 
 def _slot_read(found: Any) -> StoredSlot:
-    kind, argument, grid, axes, subgrid, part, norms, epsilon, sigma, asked = found
+    kind, argument, grid, axes, subgrid, part, norms, epsilon, sigma, merges, asked = found
     return StoredSlot(
         kind=SlotKind(kind),
         argument=argument,
@@ -267,6 +276,7 @@ def _slot_read(found: Any) -> StoredSlot:
         norms=Norms(*norms),
         epsilon=Fraction(epsilon),
         sigma=Fraction(sigma) if sigma else None,
+        merges=merges,
         asked=Fraction(asked),
     )
 

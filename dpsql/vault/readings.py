@@ -74,7 +74,8 @@ class Noised:
 
     def half_widths(self, measure: Measure) -> NDArray[np.float64]:
         if self.slot.kind is SlotKind.MOMENTS:
-            return half_widths(measure, self.slot, self.vector, self.noise, self.cells)
+            widths = half_widths(measure, self.slot, self.vector, self.noise, self.cells)
+            return widths * (1 + self.slot.merges / float(self.slot.size))  # no less than half a step more for each
         width = self.half_width
         assert width is not None
         return np.full(len(self.vector[0]), width)
@@ -86,6 +87,7 @@ class Noised:
             return None
         law = law_of(self.slot)
         steps = law.half_width() if self.cells == 1 else width_of_sum(law, self.cells)
+        steps += -(-self.slot.merges * self.cells // 2)
         return float(steps * self.slot.step)
 
     def replicated(self, count: int) -> Noised:
@@ -103,6 +105,27 @@ class Noised:
             drawn = law.sample(n * self.cells).astype(object) << shift
             found.append(drawn if self.cells == 1 else drawn.reshape(self.cells, n).sum(axis=0))
         return found
+
+
+def merged(stored: Noised, new: Noised, slot: Slot) -> Noised:
+    """Two vectors of one exact one, with independent normal noise, as one with less: their mean, weighed by the inverse
+    of the variances, has the variance v with 1/v = 1/v1 + 1/v2, which is the least (Gauss, Markov). slot: what the
+    result is. The sum of what both draws were rounded by is within half a step still, as weights add up to 1, and the
+    result is rounded once more: half a step is added to its error each time.
+
+    Privacy: the new noise is a Gaussian mechanism of its own, of mu^2 = Delta_2^2/v2 = Delta_2^2/v - Delta_2^2/v1, and
+    charged as such, so what both cost together is what one of variance v costs (Dong, Roth, Su, corollary 3.3). The
+    mean is a function of what both released.
+    """
+    assert stored.slot.sigma is not None and new.slot.sigma is not None
+    weight, other = new.slot.sigma**2, stored.slot.sigma**2
+    unit = weight.denominator * other.denominator
+    a, b = int(weight * unit), int(other * unit)
+    pairs = zip(stored.vector, new.vector, strict=True)
+    joined = (
+        [(2 * (a * int(x) + b * int(y)) + a + b) // (2 * (a + b)) for x, y in zip(*p, strict=True)] for p in pairs
+    )
+    return Noised(slot, tuple(np.array(component, dtype=object) for component in joined))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

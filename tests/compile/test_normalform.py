@@ -44,6 +44,14 @@ def test_conjuncts_are_a_set_without_what_is_always_true() -> None:
     assert len(one) == 3
 
 
+def test_a_range_is_two_conjuncts_and_a_list_that_is_left_out_one_for_each() -> None:
+    spellings = ["a BETWEEN 1 AND 5 AND b NOT IN (2, 3)", "b <> 3 AND NOT (a < 1 OR 5 < a OR b = 2)"]
+    one, other = (normal_conjuncts(sqlglot.parse_one(sql, read="duckdb"), {}) for sql in spellings)
+    assert one.keys() == other.keys()
+    assert len(one) == 4
+    assert {form(tree.sql("duckdb")) for tree in one.values()} == set(one)
+
+
 def condition(draw: random.Random, depth: int) -> str:
     """A condition over a few columns, so that many say the same."""
     if depth == 0 or draw.random() < 0.2:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import dpsql
@@ -183,3 +185,31 @@ def test_a_stored_answer_is_the_one_that_was_stored_or_an_error(connection: dpsq
     for content in [*damaged, stored[:40], stored[:-1], b""]:
         with pytest.raises(BudgetError, match="DP403"):
             loads(content)
+
+
+def test_what_the_page_says_is_free_is_free(clinic: Clinic, tmp_path: Path) -> None:
+    """The statements of docs/sql.md, over a table with the same columns."""
+    page = (Path(__file__).parents[2] / "docs" / "sql.md").read_text(encoding="utf-8")
+    section = page.partition("## What is free: what was paid for\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```sql run\n(.*?)```", section, re.S)
+    first, *others = [sql for block in blocks for sql in block.split(";\n") if sql.strip()]
+    with duckdb.connect(str(clinic.database)) as connection:
+        connection.execute(
+            "CREATE TABLE transactions AS SELECT uid AS household_id, uid % 9 AS week, 1 AS quantity FROM visits"
+        )
+    table = """
+[tables.transactions]
+unit = "household_id"
+max_rows_per_unit = 30
+[tables.transactions.columns]
+household_id = {}
+week = { bounds = [1, 53] }
+quantity = { bounds = [0, 10] }
+"""
+    clinic.policy.write_text(clinic.policy.read_text() + table)
+    with dpsql.connect(clinic.policy, clinic.database) as opened:
+        assert paid(opened, first) == 1
+        for sql in others:
+            if not sql.startswith("EXPLAIN"):
+                assert paid(opened, sql) == 0, sql
+        assert len(others) == 5
