@@ -155,11 +155,11 @@ class Quotes:
             if match.left is None:
                 if match.is_there:
                     tables[name] = match.released().table(planned)
-            elif question.name not in names.values():
+            elif given is None or question.name not in names.values():
                 due.append(match.left)
-                groups = self._repeats.listed(planned)
-                record = question.record(None if groups is None else groups_of(groups))
-                paid.append((question.name, Stored(record, groups, None)))
+                groups, part = self._repeats.listed(planned), replace(question, plan=match.left)
+                record = part.record(None if groups is None else groups_of(groups))
+                paid.append((part.name, Stored(record, groups, None)))
             names[name] = question.name
         self._before += paid
         whole, charged = plan.price(plan.releases), plan.price(due)

@@ -39,6 +39,7 @@ from dpsql.compile.plan import PrivatePlan
 from dpsql.compile.planner import plan
 from dpsql.compile.resolve import resolve
 from dpsql.compile.rewrite import Rewritten, is_salted, rewrite, seal_release
+from dpsql.compile.types import claimed
 from dpsql.errors import Error, Span, located, refusal
 from dpsql.explain import Known, explain
 from dpsql.keyfacts import KeyFacts
@@ -94,7 +95,8 @@ class Session:
         self._cancelled = False  # set by any thread; for the time before an engine runs
         self._outer = Outer(engines.outer)
         self._keys = KeyFacts(self._outer.ask)
-        self._repeats = Repeats(self._stored, self._outer.ask, snapshot.facts.snapshot, all_declared(policy))
+        known = snapshot.facts.snapshot, all_declared(policy), claimed(policy)
+        self._repeats = Repeats(self._stored, self._outer.ask, *known)
 
     # -- the path of one query ----------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ their order, so that no alias shows; conjuncts are a set (see `normalform`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -16,6 +16,7 @@ from typing import assert_never
 from sqlglot import exp
 
 from dpsql.compile.ir import (
+    ColumnName,
     Filter,
     Join,
     Mark,
@@ -51,7 +52,9 @@ class Identity:
     of the released columns. sets: the grouping sets, '' where there is one. limits: what is enforced of a unit, and in
     which scans. local: whether what a unit adds to a group hangs on its rows in that group alone. listed: the public
     keys, '' where there are none. min_units: of a decision on private keys, None where there is none. choice: of a
-    choice among groups all that it goes by, None of a release of numbers."""
+    choice among groups all that it goes by, None of a release of numbers. enforced: of each key, whether its values are
+    what the snapshot or the SQL makes of every row, and not what the policy says of a private column (`values`), which
+    rows may have others than."""
 
     rows: str
     conjuncts: Mapping[str, exp.Expr]
@@ -62,6 +65,7 @@ class Identity:
     listed: str
     min_units: int | None
     choice: str | None
+    enforced: tuple[bool, ...]
     aliases: Aliases
 
     def over_keys(self, condition: exp.Expr, keys: tuple[str, ...], source: str) -> exp.Expr | None:
@@ -85,8 +89,9 @@ class Identity:
         return None if missing else tree
 
 
-def identify(plan: ReleasePlan, read: Mapping[str, str]) -> Identity:
-    """The identity of a release. read: what stands for the public queries that it reads, by name."""
+def identify(plan: ReleasePlan, read: Mapping[str, str], claimed: Collection[ColumnName]) -> Identity:
+    """The identity of a release. read: what stands for the public queries that it reads, by name. claimed: see
+    `types.claimed`."""
     release = plan.release
     relation, conditions = release.input, []
     while isinstance(relation, Filter):
@@ -106,18 +111,35 @@ def identify(plan: ReleasePlan, read: Mapping[str, str]) -> Identity:
         numbers = (choosing.winners, *map(str, (choosing.sensitivity, *choosing.factors, slot.epsilon, slot.norms)))
         by = [choosing.mechanism, choice.ascending, "" if factor is None else normal_form(factor.tree, aliases)]
         chosen = repr([*by, numbers, slot_text(slot, aliases)])
+    keys = tuple(normal_form(k.scalar.tree, aliases) for k in release.keys)
+    columns = [column(s.alias, name) for s in scans(release.input) for table, name in claimed if table == s.table]
     return Identity(
         rows=rows,
         conjuncts=conjuncts,
-        keys=tuple(normal_form(k.scalar.tree, aliases) for k in release.keys),
+        keys=keys,
         sets=repr((release.sets, release.private_keys)) if release.sets else "",
         limits=repr((plan.limits, read_by, release.driving and aliases[release.driving], release.one_row)),
         local=not plan.limits.late and plan.limits.ball is None and not plan.chooses_keys,
         listed="" if listed is None else repr((normal_form(listed.tree, {}), release.private_keys)),
         min_units=plan.selection.min_units if plan.selection is not None else None,
         choice=chosen,
+        enforced=_enforced(keys, rows, conjuncts, [normal_form(c, aliases) for c in columns]),
         aliases=aliases,
     )
+
+
+def _enforced(
+    keys: tuple[str, ...], rows: str, conjuncts: Mapping[str, exp.Expr], claims: Collection[str]
+) -> tuple[bool, ...]:
+    """Of each key whether no claim is behind its domain. claims: the columns of which something is claimed, as texts. A
+    key of rows that read one below WHERE may have got its domain from it, and so may one of rows of which a condition
+    says something of that column and another one at once (`x = hotel`)."""
+
+    def claims_in(text: str) -> bool:
+        return any(claim in text for claim in claims)
+
+    spread = any(claims_in(text) and len(set(tree.find_all(exp.Column))) > 1 for text, tree in conjuncts.items())
+    return tuple(not (spread or claims_in(rows) or claims_in(key)) for key in keys)
 
 
 def slot_text(slot: Slot, aliases: Aliases) -> str:

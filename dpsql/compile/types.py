@@ -6,10 +6,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
 
-from dpsql.compile.ir import Facts
+from dpsql.compile.ir import ColumnName, Facts
 from dpsql.compile.literals import moment_of
 from dpsql.policy.facts import Kind, SqlType
-from dpsql.policy.model import Column, Table, Value
+from dpsql.policy.model import Column, Policy, Table, Value
 
 
 def column_facts(column: Column, type_: SqlType, table: Table) -> Facts:
@@ -24,6 +24,12 @@ def column_facts(column: Column, type_: SqlType, table: Table) -> Facts:
     domain = tuple(sorted(column.values)) if column.values is not None and not table.public else None
     step = Fraction(column.step) if column.step is not None and type_.kind is Kind.DOUBLE else None
     return Facts(type_, lo, hi, domain, nullable=True, step=step)
+
+
+def claimed(policy: Policy) -> frozenset[ColumnName]:
+    """The columns, by their tables, whose domain is only a claim: of a private table those with `values`."""
+    private = [(name, table) for name, table in policy.tables.items() if not table.public]
+    return frozenset((name, c) for name, table in private for c, column in table.columns.items() if column.values)
 
 
 def _ordered(value: Value, kind: Kind) -> Fraction | date | datetime:

@@ -9,10 +9,14 @@ Let S be the conjuncts of WHERE in the stored release and W those of the questio
 - *Fewer groups*: S is part of W, and what W has beside it reads keys alone. A group for which that is true holds the
   same rows as before, and each adds the same, where what a unit adds to a group hangs on its rows in that group alone
   (`Identity.local`; not where rows or groups are chosen among all that WHERE leaves).
-- *Coarser groups*: as above, over fewer keys. The stored groups must be all that a row can be in, and their vectors
-  add up where neither units nor values are counted once, and no limit acts in each group (`strategy rows`). The noise
-  of as many cells adds up too.
-- *A mean* is read from a sum and a count of the same values.
+- *Coarser groups*: as above, over fewer keys. The stored groups must be all that a row for which W is true can be in:
+  each key that is left out has been listed in full, by what the snapshot or the SQL makes of every row (bounds, types),
+  or by a conjunct of W (`hotel IN ('A', 'B')`). What a policy says of a private column (`values`) will not do: rows may
+  have other values, which are in no group and yet in the total. The vectors add up where neither units nor values are
+  counted once, and no limit acts in each group (`strategy rows`). The noise of as many cells adds up too.
+- *A mean* is read from a sum and a count of the same values under the same limits, of which none acts in each group:
+  there a sum and a count are cut each by itself, and a mean as a whole. For the same reason a sum is there not read
+  from a Bernstein slot. A mean of units' own means (`contribution_bounds_per_group`) is read from its like alone.
 
 Is it as good? A stored number is given where its noise is no larger than that of a new one; or where its statement
 named at least the same epsilon, as long as it is at most MOST_NOISE times as wide. Who asks for a larger epsilon, or

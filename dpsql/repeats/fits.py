@@ -10,12 +10,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.compile.gate import SealedSql
+from dpsql.compile.identity import Identity
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.rewrite import groups_where_sql, keys_sql
 from dpsql.compile.slots import Slot
+from dpsql.compile.trees import column, operands, unwrapped
 from dpsql.policy.facts import Kind
 from dpsql.repeats.question import Question
-from dpsql.repeats.stored import Group, Stored, groups_of
+from dpsql.repeats.stored import Group, Record, Stored, groups_of
 from dpsql.vault.readings import Noised
 
 Ask = Callable[[SealedSql, Mapping[str, pa.Table]], pa.Table | None]
@@ -98,7 +100,27 @@ class Fits:
         why = SUMS if coarser else SOME if more else SAME
         if stored.keys is None:  # which there will be is not known yet, and does not matter
             return Fit(stored, None, (), 1, why)
-        return self._placed(question, stored, [c for c in conditions if c is not None], why)
+        over_keys = [c for c in conditions if c is not None]
+        if not all(self._has_all(stored, place, over_keys) for place in self._dropped(record, asked)):
+            return None
+        return self._placed(question, stored, over_keys, why)
+
+    def _dropped(self, record: Record, asked: Identity) -> list[int]:
+        """The places of the stored keys over which is added up."""
+        return [place for place, text in enumerate(record.keys) if text not in asked.keys]
+
+    def _has_all(self, stored: Stored, place: int, conditions: Sequence[exp.Expr]) -> bool:
+        """Whether every row that meets the conditions has one of the stored values of a key, where the groups are
+        complete: no claim is behind these, or a condition lists values that are all among them."""
+        if stored.record.enforced[place]:
+            return True
+        key = column(KEYS, f"k{place + 1}")
+        several = [values for c in conditions if (values := _listed(c, key)) is not None]
+        for values in several:
+            found = [self._where(stored.keys, [exp.NullSafeEQ(this=key.copy(), expression=v.copy())]) for v in values]
+            if all(found):
+                return True
+        return False
 
     def _placed(self, question: Question, stored: Stored, conditions: Sequence[exp.Expr], why: str) -> Fit | None:
         """The rows of a stored release for each group of the question; None where one has none."""
@@ -135,3 +157,18 @@ class Fits:
             return None
         public = plan.release.public_keys
         return pa.table({}) if public is None else self._ask(keys_sql(public.tree), {})
+
+
+def _listed(condition: exp.Expr, key: exp.Column) -> list[exp.Expr] | None:
+    """Values of which a key has one wherever a condition is true; None where that does not say so."""
+    node = unwrapped(condition)
+    if isinstance(node, exp.Or):
+        several = [_listed(part, key) for part in operands(node)]
+        return None if None in several else [value for values in several for value in values or ()]
+    if isinstance(node, exp.EQ) and key in (sides := [unwrapped(node.this), unwrapped(node.expression)]):
+        values = [side for side in sides if side != key]
+    elif isinstance(node, exp.In) and unwrapped(node.this) == key and not node.args.get("query"):
+        values = node.expressions
+    else:
+        return None
+    return None if any(value.find(exp.Column) for value in values) else values

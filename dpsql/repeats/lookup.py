@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import pyarrow as pa
 
 from dpsql.compile.identity import Identity, identify
+from dpsql.compile.ir import ColumnName
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.slots import Slot
 from dpsql.privacy.gaussian import sigma_for
@@ -98,14 +99,14 @@ class Match:
 class Repeats:
     """Looks questions up among stored releases."""
 
-    def __init__(self, find: Find, ask: Ask, snapshot: str, limits: str):
-        """limits: all that the policy declares."""
+    def __init__(self, find: Find, ask: Ask, snapshot: str, limits: str, claimed: Collection[ColumnName]):
+        """limits: all that the policy declares. claimed: see `types.claimed`."""
         self._find, self._fits = find, Fits(ask)
-        self._snapshot, self._limits = snapshot, limits
+        self._snapshot, self._limits, self._claimed = snapshot, limits, claimed
 
     def question(self, release: ReleasePlan, read: Mapping[str, str]) -> Question:
         """A release as a question. read: what stands for the public queries that it reads, by name."""
-        return Question(release, identify(release, read), self._snapshot, self._limits)
+        return Question(release, identify(release, read, self._claimed), self._snapshot, self._limits)
 
     def look_up(self, question: Question, others: Sequence[tuple[str, Stored]] = ()) -> Match:
         """What is stored of a question. others: by their names releases that are as good as stored.

@@ -61,6 +61,8 @@ def _read(question: Question, measure: Measure, planned: Slot, fit: Fit, *, exac
         slot = stored.slot_for(measure, planned, question.values, question.identity.aliases)
         if slot is None or (fit.cells > 1 and (slot.kind not in _ADDITIVE or slot.part is not None)):
             continue
+        if measure.statistic is Statistic.SUM and slot.kind is not planned.kind and not fit.stored.record.additive:
+            continue  # where a limit acts in each group, a sum alone is clamped, and a Bernstein vector scaled
         error = _error(measure, slot, fit.cells)
         as_asked = not exacting and stored.asked >= question.asked and error <= new * MOST_NOISE**2
         if as_asked or error <= new * (1 + 1e-9):
@@ -68,7 +70,8 @@ def _read(question: Question, measure: Measure, planned: Slot, fit: Fit, *, exac
 
 
 def _quotients(question: Question, measure: Measure, planned: Slot, fits: Sequence[Fit]) -> list[Source]:
-    """A mean from a sum and a count, each good enough for itself at the epsilon that was named."""
+    """A mean from a sum and a count of the same rows, each good enough for itself at the epsilon that was named. Where
+    a limit acts in each group, a sum and a count are cut each by itself, and their quotient is no mean."""
     parts = []
     for statistic in (Statistic.SUM, Statistic.VALUES):
         part = replace(measure, statistic=statistic)
@@ -79,6 +82,7 @@ def _quotients(question: Question, measure: Measure, planned: Slot, fits: Sequen
             if (slot := stored.slot_for(part, planned, question.values, question.identity.aliases)) is not None
             and slot.kind in (SlotKind.SUM, SlotKind.ROWS)
             and stored.asked >= question.asked
+            and fit.stored.record.additive
         ]
         if not found:
             return []
@@ -86,12 +90,14 @@ def _quotients(question: Question, measure: Measure, planned: Slot, fits: Sequen
     (total, _, sum_slot), (count, _, count_slot) = parts
     grid = sum_slot.grid
     assert grid is not None
-    if sum_slot.subgrid != count_slot.subgrid or measure.argument is None or grid != grid_of(measure.argument.facts):
+    if measure.argument is None or grid != grid_of(measure.argument.facts):
         return []
+    if total.stored.record.limits != count.stored.record.limits:
+        return []  # of other rows
     # With e and f the noise of sum and count, u the mean in [0, 1] of the range: (e - lo f)/M - u f, over all u alike.
     low = grid.lo / grid.span
     of_count = _variance(count_slot) * count.cells * (low**2 + low + 1 / 3)
-    error = (_variance(sum_slot) * total.cells / grid.span**2 + of_count) / count_slot.subgrid**2
+    error = _variance(sum_slot) * total.cells / grid.span**2 + of_count
     return [Source(tuple(parts), error)] if error <= _error(measure, planned, 1) * MOST_NOISE**2 else []
 
 

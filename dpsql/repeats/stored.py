@@ -31,7 +31,7 @@ from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.sensitivity import Norms
 from dpsql.vault.readings import Integers, Noised, Released
 
-_FORM = 1
+_FORM = 2
 """Of records. What is stored in another form is not found."""
 
 _RECORD = b"dpsql"
@@ -95,6 +95,8 @@ class StoredSlot:
     def slot_for(self, measure: Measure, planned: Slot, values: Mapping[str, Scalar], aliases: Aliases) -> Slot | None:
         """The slot that a measure is read from, over the values of its release, by their texts; None where the measure
         is not in it. planned: the slot that it would be read from."""
+        if self.kind is SlotKind.MOMENTS and self.part != (planned.part if planned.kind is self.kind else None):
+            return None  # means of each unit's own mean, and means of rows
         own = arguments([measure], aliases)
         if self.kind is not SlotKind.MOMENTS:
             (alone,) = cover((measure,))
@@ -102,6 +104,9 @@ class StoredSlot:
             part = planned.part if planned.kind is self.kind else None
             same = (self.kind, self.argument, self.grid, self.part) == (alone.kind, argument, alone.grid, part)
             return self._over(measure, alone.argument, ()) if same else None
+        if self.part is not None:
+            same = self.axes == tuple(StoredAxis.of(axis, aliases) for axis in planned.axes)
+            return self._over(measure, None, planned.axes) if same else None
         if measure.statistic in (Statistic.UNITS, Statistic.DISTINCT) or measure.per_group is not None:
             return None
         summed = {text: grid_of(own[text].facts) for text in own if measure.statistic is Statistic.SUM}
@@ -128,8 +133,8 @@ def _other(axis: StoredAxis) -> Scalar:
 @dataclass(frozen=True, slots=True)
 class Record:
     """What a stored release is. Its rows and conjuncts are what it is found by; the rest is as in `Identity`. additive:
-    whether no limit acts in each group. complete: whether its groups are all that a row can be in. asked: the epsilon
-    that its statement named. chosen_by: see `Question`."""
+    whether no limit acts in each group. complete: whether its groups are all that there are by what is known of each
+    key. asked: the epsilon that its statement named. chosen_by: see `Question`."""
 
     keys: tuple[str, ...]
     sets: str
@@ -138,6 +143,7 @@ class Record:
     additive: bool
     listed: str
     complete: bool
+    enforced: tuple[bool, ...]
     min_units: int | None
     choice: str | None
     asked: Fraction
@@ -152,6 +158,7 @@ class Record:
             additive=plan.limits.per_group is None and plan.limits.ball is None,
             listed=identity.listed,
             complete=groups is not None and plan.selection is None and _is_complete(plan, groups),
+            enforced=identity.enforced,
             min_units=identity.min_units,
             choice=identity.choice,
             asked=plan.request.epsilon,
@@ -260,8 +267,8 @@ def _written(record: Record) -> str:
 def _read(text: str) -> Record:
     fields = json.loads(text)
     slots = tuple(map(_slot_read, fields.pop("slots")))
-    keys, asked = tuple(fields.pop("keys")), Fraction(fields.pop("asked"))
-    return Record(**fields, keys=keys, asked=asked, slots=slots)
+    keys, enforced, asked = tuple(fields.pop("keys")), tuple(fields.pop("enforced")), Fraction(fields.pop("asked"))
+    return Record(**fields, keys=keys, enforced=enforced, asked=asked, slots=slots)
 
 
 def _slot_read(found: Any) -> StoredSlot:

@@ -23,7 +23,7 @@ AFTER_BY_REGION = [
     "SELECT AVG(age), region FROM patients WHERE 20 < age GROUP BY region",
     "SELECT region, COUNT(*) FROM patients WHERE age > 20 AND region = 'R1' GROUP BY region",
     "SELECT region, COUNT(*) FROM patients WHERE region IN ('R1', 'R2') AND NOT NOT age > 20 GROUP BY region",
-    "SELECT COUNT(*) FROM patients WHERE age > 20",
+    "SELECT COUNT(*) FROM patients WHERE age > 20 AND (region = 'R1' OR 'R2' = region)",
     "SELECT AVG(age) FROM patients WHERE age > 20 AND region IN ('R2', 'R1')",
     "SELECT COUNT(*) FROM patients WHERE region = 'R1' AND age > 20",
     "WITH t AS (SELECT region, SUM(age) AS s FROM patients WHERE age > 20 GROUP BY 1) SELECT MAX(s) FROM t",
@@ -31,6 +31,10 @@ AFTER_BY_REGION = [
 """Each free after it: fewer columns, another spelling, a mean, some groups, all groups together."""
 
 NEW_AFTER_BY_REGION = [
+    "SELECT COUNT(*) FROM patients WHERE age > 20",
+    "SELECT COUNT(*) FROM patients WHERE age > 20 AND region IS NOT NULL",
+    "SELECT COUNT(*) FROM patients WHERE age > 20 AND region IN ('R1', 'R9')",
+    "SELECT COUNT(*) FROM patients WHERE age > 20 AND NOT region IN ('R1', 'R2')",
     "SELECT region, COUNT(*) FROM patients WHERE age > 21 GROUP BY region",
     "SELECT region, COUNT(*) FROM patients GROUP BY region",
     "SELECT region, COUNT(*) FROM patients WHERE age > 20 OR region = 'R1' GROUP BY region",
@@ -45,7 +49,7 @@ NEW_AFTER_BY_REGION = [
 
 @pytest.fixture
 def connection(clinic: Clinic) -> Iterator[dpsql.Connection]:
-    """The clinic, whose regions are declared: all that a patient can have."""
+    """The clinic, whose regions are declared. One patient has another."""
     listed = ", ".join(f'"R{i}"' for i in range(1, 9))
     text = clinic.policy.read_text()
     clinic.policy.write_text(text.replace('{ references = "regions.region" }', f"{{ values = [{listed}] }}"))
@@ -93,9 +97,10 @@ def test_only_what_is_new_is_paid_for(connection: dpsql.Connection) -> None:
 
 def test_sums_of_groups_are_the_sums_of_what_was_shown(connection: dpsql.Connection) -> None:
     rows = connection.execute("SELECT region, COUNT(*) AS n FROM patients GROUP BY region").fetchall()
-    total = connection.execute("SELECT COUNT(*) AS n FROM patients")
+    listed = ", ".join(repr(region) for region, _ in rows if region)
+    total = connection.execute(f"SELECT COUNT(*) AS n FROM patients WHERE region IN ({listed})")
     assert total.receipt is not None
-    assert total.fetchall() == [(sum(n for _, n in rows),)]
+    assert total.fetchall() == [(sum(n for region, n in rows if region),)]
     (column,) = total.receipt.columns
     assert (column.epsilon, column.scale) == (1, None)
     assert column.half_width is not None
@@ -104,7 +109,9 @@ def test_sums_of_groups_are_the_sums_of_what_was_shown(connection: dpsql.Connect
 
 def test_a_mean_is_the_released_sum_over_the_released_count(connection: dpsql.Connection) -> None:
     connection.execute("SET epsilon = 5")
-    sql = "SELECT region, COUNT(age) AS n, SUM(age) AS s FROM patients GROUP BY region HAVING COUNT(age) > 1 ORDER BY 1"
+    sql = (
+        "SELECT region, COUNT(age) AS n, SUM(age) AS s FROM patients GROUP BY region HAVING COUNT(age) > 10 ORDER BY 1"
+    )
     means = connection.execute(sql).fetchall()
     found = dict(connection.execute("SELECT region, AVG(age) FROM patients GROUP BY region").fetchall())
     assert means
@@ -213,3 +220,45 @@ quantity = { bounds = [0, 10] }
             if not sql.startswith("EXPLAIN"):
                 assert paid(opened, sql) == 0, sql
         assert len(others) == 5
+
+
+def test_a_script_costs_no_more_than_its_quote(connection: dpsql.Connection) -> None:
+    """What is stored of a release in part is not stored of it as a whole, and two releases that read one which is new
+    are two, whatever they ask."""
+    by_age = "SELECT age, seen IS NULL AS u, COUNT(*) FROM patients WHERE age BETWEEN 0 AND 59 GROUP BY 1, 2"
+    reading = "(SELECT COUNT(*) FROM patients WHERE region IN (SELECT r FROM t WHERE n > 3))"
+    script = [
+        "SELECT seen IS NULL AS u, COUNT(*), COUNT(DISTINCT name) FROM patients WHERE age BETWEEN 0 AND 59 GROUP BY 1",
+        "SELECT COUNT(*) FROM patients WHERE age BETWEEN 0 AND 59",
+        f"WITH t AS (SELECT region AS r, COUNT(*) AS n FROM patients GROUP BY 1) SELECT {reading} AS a, {reading} AS b",
+    ]
+    assert paid(connection, by_age) == 1
+    quotes = connection._session.quotes()
+    prices = [connection._session.quote(sql, quotes).charged.epsilon for sql in script]
+    assert prices == [paid(connection, sql) for sql in script] == [Fraction(1, 2), 1, 1]
+
+
+MEANS = "AVG(fee, contribution_bounds_per_group => (1, 50))"
+
+
+def test_a_mean_of_means_is_no_mean(connection: dpsql.Connection) -> None:
+    """Nor is the number of units in it one of rows."""
+    assert paid(connection, f"SELECT {MEANS} FROM visits") == 1
+    assert paid(connection, f"SELECT {MEANS} + 1 FROM visits") == 0
+    assert paid(connection, "SELECT AVG(fee) FROM visits") == 1
+    assert paid(connection, "SELECT COUNT(fee), SUM(fee) FROM visits WHERE fee > 0") == 1
+    assert paid(connection, f"SELECT {MEANS} FROM visits WHERE fee > 0") == 1
+
+
+def test_where_groups_are_cut_a_mean_is_no_quotient(clinic: Clinic) -> None:
+    """Nor is a sum read from a mean's vector: that is scaled as a whole, and a sum is clamped."""
+    text = clinic.policy.read_text()
+    clinic.policy.write_text(text.replace("max_groups_per_unit = 1", "max_groups_per_unit = 1\nmax_rows_per_group = 1"))
+    half, of = "epsilon => 0.5", "FROM visits WHERE fee > 1 GROUP BY 1"
+    with dpsql.connect(clinic.policy, clinic.database) as opened:
+        opened.execute("SET strategy = cells")
+        assert paid(opened, f"SELECT clinic IS NULL AS k, SUM(fee, {half}), COUNT(fee) {of}") == 1
+        assert paid(opened, f"SELECT clinic IS NULL AS k, AVG(fee) {of}") == 1
+        of = of.replace("1", "2", 1)
+        assert paid(opened, f"SELECT clinic IS NULL AS k, AVG(fee) {of}") == 1
+        assert paid(opened, f"SELECT clinic IS NULL AS k, SUM(fee) {of}") == 1
