@@ -157,7 +157,7 @@ class Quotes:
                     tables[name] = match.released().table(planned)
             elif given is None or question.name not in names.values():
                 due.append(match.left)
-                groups, part = self._repeats.listed(planned), replace(question, plan=match.left)
+                groups, part = self._repeats.listed(planned), replace(question, plan=match.kept or planned)
                 record = part.record(None if groups is None else groups_of(groups))
                 paid.append((part.name, Stored(record, groups, None)))
             names[name] = question.name
