@@ -97,7 +97,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         connection.execute("SELECT setseed(0.25)")
         connection.execute(
             "CREATE TABLE stays AS SELECT (random() * 40)::INT AS guest,"
-            " [NULL, 'A', 'B', 'C'][1 + (random() * 3.99)::INT % 4] AS hotel,"
+            " [NULL, 'A', 'B', 'C', 'D'][1 + (random() * 4.99)::INT % 5] AS hotel,"
             " [NULL, 1, 2, 3, 4][1 + (random() * 4.99)::INT % 5]::BIGINT AS month,"
             " [NULL, true, false][1 + (random() * 2.99)::INT % 3] AS breakfast,"
             " [NULL, 0, 3, 4, 5, 9][1 + (random() * 5.99)::INT % 6]::BIGINT AS nights,"
@@ -176,7 +176,8 @@ def test_what_is_free_is_right(connection: dpsql.Connection, database: Path) -> 
             assert all(
                 set(found[group]) <= {0} or "AVG" in text or "VAR" in text for group in found.keys() - exact.keys()
             )
-            assert exact.keys() <= found.keys() or connection.execute("SHOW BUDGET").fetchall()[1][2] != "0", text
+            listed = {group for group in exact if "D" not in group}
+            assert listed <= found.keys() or connection.execute("SHOW BUDGET").fetchall()[1][2] != "0", text
     print(seen)
     assert seen["free"] > 30
     assert seen["charged"] > 30
