@@ -22,7 +22,7 @@ from dpsql.vault.readings import Noised, Reading, Released
 
 def receipt_columns(plan: PrivatePlan, released: Mapping[str, Released]) -> tuple[ColumnReceipt, ...]:
     """The noise that each released aggregate carries, whenever it was drawn; of what is not in `released`, the noise
-    that it would carry."""
+    that it would carry. In the order of the statement."""
     found = []
     for release in plan.releases:
         if release.choosing is not None:
@@ -31,7 +31,9 @@ def receipt_columns(plan: PrivatePlan, released: Mapping[str, Released]) -> tupl
             continue
         readings = dict[str, Reading]((m.name, Noised(slot, ())) for slot in release.slots for m in slot.outputs)
         readings |= released[release.release.name].readings if release.release.name in released else {}
-        for measure in (m for slot in release.slots for m in slot.outputs):
+        place = {measure.name: at for at, measure in enumerate(release.release.measures)}
+        outputs = [measure for slot in release.slots for measure in slot.outputs]
+        for measure in sorted(outputs, key=lambda m: place.get(m.name, len(place))):
             found.append(_column(measure, readings[measure.name]))
     return tuple(found)
 

@@ -48,8 +48,9 @@ def question(price: Price, left: Balance, share: str, signs: Signs = UNICODE) ->
 
 
 def half_width(width: float, signs: Signs = UNICODE) -> str:
-    """`± 83,900`."""
-    return f"{signs.plus_minus} {grouped(noised(0, width, None)[1]).replace('∞', signs.infinity)}"
+    """`± 83,900`; whole where it is whole."""
+    shown = noised(0, width, 0 if width.is_integer() else None)[1]
+    return f"{signs.plus_minus} {grouped(shown).replace('∞', signs.infinity)}"
 
 
 def _left(left: Balance, signs: Signs) -> str:

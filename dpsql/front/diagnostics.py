@@ -167,7 +167,7 @@ def spinner(words: str, stream: TextIO | None = None, after: float = 0.5, *, tim
 
 
 class ProgressBar:
-    """Shows (stage, fraction): a bar on a terminal, else one plain line for each stage."""
+    """Shows (table being prepared, fraction): a bar on a terminal, else one plain line for each stage."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._bar, self._stage = stream, smart(stream), ""
@@ -176,8 +176,8 @@ class ProgressBar:
         if self._bar:
             filled = round(20 * min(max(fraction, 0.0), 1.0))
             self._stream.write(f"\r[{'#' * filled}{'.' * (20 - filled)}] {fraction:4.0%} {visible(stage)}\x1b[K")
-        elif stage != self._stage:
-            self._stream.write(f"{visible(stage)}\n")
+        elif stage and stage != self._stage:
+            self._stream.write(f"preparing {visible(stage)} ...\n")
         self._stage = stage
         self._stream.flush()
 

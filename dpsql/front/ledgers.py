@@ -85,7 +85,12 @@ def _verify(arguments: list[str]) -> int:
         from dpsql.owner import verify_ledger
 
         found = verify_ledger(given.ledger)
-        return f"{found.entries} entries, {found.charges} charges, {found.releases} stored answers"
+        counts = (
+            (found.entries, "entry", "entries"),
+            (found.charges, "charge", "charges"),
+            (found.releases, "stored answer", "stored answers"),
+        )
+        return ", ".join(f"{number} {one if number == 1 else more}" for number, one, more in counts)
 
     print(f"ok: {guarded(verified)}")
     return OK

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from dpsql.front.cells import UNICODE, Column, Signs, cells_wide, columns_of, shortened, to_the_left, to_the_right
 from dpsql.front.cells import signs_for as signs_for
+from dpsql.front.costs import half_width
 from dpsql.front.diagnostics import visible
-from dpsql.front.numerals import amount, grouped, noised
+from dpsql.front.numerals import amount, grouped
 
 if TYPE_CHECKING:
     from dpsql.answer import Answer, Receipt
@@ -162,8 +163,7 @@ def _behind(answer: Answer, receipt: Receipt, signs: Signs) -> list[str]:
     shown = {n for n, w in zip(answer.table.column_names, answer.widths, strict=True) if w is not None}
     hidden = [c for c in receipt.columns if c.name not in shown and c.half_width is not None]
     said = [
-        f"{shortened(visible(c.name), 40, signs)} {signs.plus_minus} "
-        + grouped(noised(0, c.half_width or 0.0, None)[1]).replace("∞", signs.infinity)
+        f"{shortened(visible(c.name), 40, signs)} {half_width(c.half_width or 0.0, signs)}"
         for c in hidden[:_SHOWN_BEHIND]
     ]
     return ["from " + ", ".join(said) + (f", {signs.ellipsis}" if len(hidden) > _SHOWN_BEHIND else "")] if said else []

@@ -103,18 +103,27 @@ def _table(
         lines.append('# key = ["..."]  # choose: the columns that identify a row')
     lines.append("# max_rows_per_unit = 100  # choose: the rows of one unit that count")
     lines += ["", f"[{header}.columns]"]
+    references = dict(_paths(table, tables, keys))
+    people = {column for _, column in own[table.name]}
     for column, declared in table.columns:
-        lines += _column(column, declared)
+        to = references.get(column, "")
+        lines += _column(column, declared, f"{to}.{keys[to]}" if to else "", unit=column in people)
     return lines
 
 
-def _column(name: str, declared: str) -> list[str]:
+def _column(name: str, declared: str, references: str, *, unit: bool) -> list[str]:
+    """references: the key that the column seems to name. unit: it seems to number people, so nobody sums it."""
     shown = escaped(declared.partition("(")[0] if not declared.startswith("DECIMAL") else declared)
     try:
         names.column_name(name)
     except Wrong as wrong:
         return [f"# left out: the column {escaped(_text(name))}: {escaped(wrong.text)}"]
     bare = _bare(name)
+    if unit and (_NUMBER.match(declared) or _PLAIN.match(declared)):
+        return [f"{bare} = {{}}  # {shown}"]
+    if references and (_NUMBER.match(declared) or _PLAIN.match(declared)):
+        proposed = f"# {bare} = {{ references = {_text(references)} }}  # choose, if that table is public"
+        return [f"{bare} = {{}}  # {shown}", f"{proposed}: to group by it"]
     if _NUMBER.match(declared):
         return [f"{bare} = {{}}  # {shown}", f"# {bare} = {{ bounds = [0, 100] }}  # choose, to sum it or average it"]
     if _DATE.match(declared):

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-EVERY_PAGE = (*PAGES, *sorted((ROOT / "docs" / "decisions").glob("*.md")))
+TUTORIALS = tuple(sorted((ROOT / "docs").glob("tutorial-*.md")))
+"""These are done from beginning to end, by test_tutorials.py."""
+PAGES = (ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page not in TUTORIALS))
+EVERY_PAGE = (*PAGES, *TUTORIALS, *sorted((ROOT / "docs" / "decisions").glob("*.md")))
 
 _FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

@@ -307,7 +307,7 @@ def test_the_owner_checks_and_takes_over_the_ledger(clinic: Clinic, command: Run
     with connect(clinic) as connection:
         connection.execute(COUNT)
     good = command("ledger", "verify")
-    assert (good.returncode, good.stdout.endswith("1 charges, 1 stored answers\n")) == (0, True), good.stderr
+    assert (good.returncode, good.stdout.endswith("1 charge, 1 stored answer\n")) == (0, True), good.stderr
     old = default_path().read_bytes()
     with connect(clinic) as connection:
         connection.execute(f"{COUNT} WHERE age > 1")

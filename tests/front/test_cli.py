@@ -297,7 +297,7 @@ def test_explain_follows_settings_and_skips_the_rest(fake: object, capfd: pytest
 def test_prepare_reports_and_shows_progress_in_lines(fake: object, capfd: pytest.CaptureFixture[str]) -> None:
     code, out, err = main(capfd, "prepare", "shop.toml", "d.duckdb", "--refresh")
     assert (code, out) == (0, "sales: 5 rows kept, 1 dropped (refresh: True)\n")
-    assert err == "sales\ndays\n"
+    assert err == "preparing sales ...\npreparing days ...\n"
 
 
 def test_check_says_what_a_policy_is(fake: object, capfd: pytest.CaptureFixture[str], policy_file: Path) -> None:

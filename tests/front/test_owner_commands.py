@@ -70,6 +70,8 @@ def test_a_draft_lists_what_there_is_and_nothing_of_its_rows(capfd: Capture, sho
     assert "1987" not in out
     assert '# unit = "c_custkey"' in out
     assert '# unit = { via = "l_orderkey", to = "orders" }' in out
+    assert '# l_orderkey = { references = "orders.o_orderkey" }' in out
+    assert "# c_custkey =" not in out, "numbers of people have no bounds and no groups"
     assert "# l_tags = {}  # left out" in out
     assert 'left out: the table "we\\"ird"' in out
 
