@@ -17,6 +17,8 @@ from dpsql.compile.scan import STRINGS, WORD, scan, span_of_token, tokenize
 from dpsql.errors import Span, nearest, refusal
 
 MAX_SCRIPT = 10_000_000
+MAX_PADDED = 100_000_000
+"""Characters of all padded statements of a script together: 100,000 of them on one line would be gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def split(script: str, name: str = "") -> list[Source]:
     sources: list[Source] = []
     first: Token | None = None
     last: Token | None = None
-    line, counted = 0, 0
+    line, counted, padded = 0, 0, 0
     for token in [*tokenize(script, name), None]:
         if token is not None and token.token_type is not TokenType.SEMICOLON:
             first, last = first or token, token
@@ -122,6 +124,10 @@ def split(script: str, name: str = "") -> list[Source]:
             start = first.start
             line, counted = line + script.count("\n", counted, start), start
             column = start - (script.rfind("\n", 0, start) + 1)
+            padded += line + column + last.end + 1 - start
+            if padded > MAX_PADDED:
+                repair = "split it, or begin a line with each statement"
+                raise refusal("DP104", "the script has too many statements", repair=repair, name=name)
             sources.append(Source(script[start : last.end + 1], start, line, column, name))
             first = last = None
     return sources

@@ -177,13 +177,14 @@ def distinct(i: int, names: Sequence[str], source: str) -> exp.Select:
 
 
 def with_distinct(source: str, sums: exp.Select, names: Sequence[str], found: Mapping[str, str]) -> exp.Select:
-    """The totals in step `source`, and beside them what counts distinct values: found maps columns to their steps."""
+    """The totals in step `source`, and beside them what counts distinct values: found maps columns to their steps.
+    Without names each step is one row."""
     kept = [column(source, item.alias_or_name) for item in sums.selects]
     counts = [aliased(_or_zero(column(step, name)), name) for name, step in found.items()]
     tree = select([*kept, *counts], named(source))
     for step in found.values():
-        same = exp.and_(*(exp.NullSafeEQ(this=column(step, n), expression=column(source, n)) for n in names))
-        add_join(tree, "LEFT", named(step), same)
+        same = [exp.NullSafeEQ(this=column(step, n), expression=column(source, n)) for n in names]
+        add_join(tree, "LEFT", named(step), exp.and_(*same) if same else exp.true())
     return tree
 
 

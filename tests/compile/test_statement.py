@@ -263,6 +263,13 @@ def test_padding_keeps_line_and_column() -> None:
     assert lines[3] == "     SELECT x"
 
 
+def test_many_statements_of_a_script_do_not_fill_the_memory() -> None:
+    """Padded to their places, these would take 45 GB."""
+    with pytest.raises(ProgrammingError, match="DP104: the script has too many statements"):
+        split("SELECT 1;" * 100_000)
+    assert len(split("SELECT 1;\n" * 10_000)) == 10_000
+
+
 def test_explain_stays_whole_in_a_script() -> None:
     assert [s.text for s in split("EXPLAIN SELECT 1; RESET ALL; SHOW TABLES")] == [
         "EXPLAIN SELECT 1",

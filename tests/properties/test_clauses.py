@@ -68,6 +68,7 @@ SOUND = [
         "gaussian",
     ),
     asked("SELECT COUNT(age, contribution_bounds_per_group => (1, 9)) FROM people"),
+    asked("SELECT SUM(n, contribution_bounds_per_group => (-3, 4)), COUNT(DISTINCT n), COUNT(DISTINCT x) FROM events"),
 ]
 
 
