@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from dpsql.compile.trees import folded
+from dpsql.compile.trees import folded, unwrapped
 from dpsql.errors import Error, refusal
 
 JOIN_WORDS = ("method", "side", "kind", "on", "using")
@@ -149,6 +149,31 @@ def _tuple(node: exp.Expr) -> Error | None:
     return refusal("DP101", "there is nothing in these parentheses", repair="write what they are to hold")
 
 
+def _exists(node: exp.Expr) -> Error | None:
+    """`EXISTS(x)`, a lambda or no query at all: EXISTS is no function."""
+    if isinstance(unwrapped(node.this), exp.Query | exp.Values):
+        return None
+    return refusal("DP101", "EXISTS is followed by a query", repair="write EXISTS (SELECT ...)")
+
+
+def _quantifier(node: exp.Expr) -> Error | None:
+    """`ANY(x)` by itself: what it holds is compared with something. `x = ANY([1, 2])` is written anew by DuckDB's own
+    parser, with a function that nobody named."""
+    word = type(node).__name__.upper()
+    if not isinstance(node.parent, exp.Binary):
+        return refusal("DP101", f"{word} follows a comparison", repair=f"write x = {word} (SELECT ...)")
+    if isinstance(node.parent, exp.Like | exp.ILike) or isinstance(unwrapped(node.this), exp.Query | exp.Values):
+        return None
+    return refusal("DP240", f"{word} of a list is not answered", repair="write x IN (1, 2), or list_contains(list, x)")
+
+
+def _parentheses(node: exp.Expr) -> Error | None:
+    """`(x AS y)`: only an item of SELECT or FROM gets a name."""
+    if not isinstance(node.this, exp.Alias):
+        return None
+    return refusal("DP101", "an expression in parentheses has no alias", repair="write (x) AS y")
+
+
 _CHAINS: tuple[tuple[type[exp.Expr], ...], ...] = (
     (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE),
     (exp.Like, exp.ILike, exp.RegexpFullMatch, exp.RegexpLike, exp.Glob, exp.SimilarTo),
@@ -167,6 +192,10 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr], Error | None]] = {
     exp.Subquery: _subquery,
     exp.In: _in,
     exp.Distinct: _distinct,
+    exp.Exists: _exists,
+    exp.Any: _quantifier,
+    exp.All: _quantifier,
+    exp.Paren: _parentheses,
     exp.WindowSpec: _frame,
     exp.Union: _set_operation,
     exp.Except: _set_operation,

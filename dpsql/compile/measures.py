@@ -19,7 +19,7 @@ from dpsql.compile.missing import is_missing
 from dpsql.compile.parse import span_of
 from dpsql.compile.rows import RowLowerer
 from dpsql.compile.scalars import lower_condition, lower_scalar
-from dpsql.compile.trees import called, is_star, shown, wrapped
+from dpsql.compile.trees import called, conjunction, is_star, shown, wrapped
 from dpsql.errors import Error, Span, refusal
 from dpsql.policy.facts import Kind
 from dpsql.policy.model import Policy
@@ -174,7 +174,7 @@ class Measures:
         present = exp.Not(this=exp.Is(this=argument.copy(), expression=exp.null()))
         optional = is_optional(self.block, unit, argument.name)
         both = [c for c in (condition, present if optional else None) if c is not None]
-        return Statistic.UNITS, self._predicate(exp.and_(*both) if both else None)
+        return Statistic.UNITS, self._predicate(conjunction(both) if both else None)
 
     def _unit(self, argument: exp.Expr) -> Source | None:
         """The FROM item whose unit this is, unchanged."""

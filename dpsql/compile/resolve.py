@@ -419,7 +419,12 @@ def _check_reserved(root: exp.Expr) -> None:
 
 
 def _united(node: exp.Expr, rows: Sequence[Rows], *, distinct: bool) -> PrivateUnion:
-    """A union; a chain of them is one of many branches (nested, each would add to what tells rows apart)."""
+    """A union; a chain of them is one of many branches (nested, each would add to what tells rows apart). Raises DP221
+    where they have not as many columns each: whatever asks a union for its columns asks every branch."""
+    counts = [len(part.names) for part in rows]
+    if len(set(counts)) > 1:
+        reason = f"the queries of this UNION have {' and '.join(map(str, counts))} columns"
+        raise refusal("DP221", reason, span=span_of(node), repair=f"select {counts[0]} columns in each")
     branches: list[Rows] = []
     for part in rows:
         branches += part.branches if isinstance(part, PrivateUnion) and (distinct or not part.distinct) else (part,)

@@ -53,7 +53,7 @@ from dpsql.compile.lowered import ROW_CLAUSES, Ask, Lowered, check_arguments, ch
 from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import joined as either
 from dpsql.compile.scalars import lower_condition, lower_scalar, narrow
-from dpsql.compile.trees import called, column, conjuncts, wrapped
+from dpsql.compile.trees import called, column, conjunction, conjuncts, wrapped
 from dpsql.compile.types import column_facts
 from dpsql.errors import Error, refusal
 from dpsql.policy.facts import PublicFacts
@@ -156,7 +156,7 @@ class RowLowerer:
         kept = [p for p in conjuncts(on) if not joins.equates_units(block, p, self.policy, join.source)]
         for part in kept:
             self.check_row(block, part, "ON")
-        predicate = lower_condition(exp.and_(*kept) if kept else exp.true(), {**made.scope, **right.scope}, "ON")
+        predicate = lower_condition(conjunction(kept) if kept else exp.true(), {**made.scope, **right.scope}, "ON")
         made.relation = Join(kind, made.relation, right.relation, predicate)
         left = nullable(made.scope) if kind in (JoinKind.RIGHT, JoinKind.FULL) else made.scope
         made.scope = {**left, **(nullable(right.scope) if kind in (JoinKind.LEFT, JoinKind.FULL) else right.scope)}
@@ -214,10 +214,7 @@ class RowLowerer:
         return lowered
 
     def _union(self, union: PrivateUnion, alias: str) -> Lowered:
-        counts, span = [len(b.names) for b in union.branches], span_of(union.node)
-        if len(set(counts)) > 1:
-            reason = f"the queries of this UNION have {' and '.join(map(str, counts))} columns"
-            raise refusal("DP221", reason, span=span, repair=f"select {counts[0]} columns in each")
+        span = span_of(union.node)
         parts = [self.derived(b, self.name("branch")) for b in union.branches]
         rows = [{name: Scalar(column(a, name), facts, span) for (a, name), facts in p.scope.items()} for p in parts]
         columns: dict[ColumnName, Facts] = {}

@@ -190,6 +190,12 @@ def wrapped(node: exp.Expr) -> exp.Expr:
     return node if simple and not infix else exp.Paren(this=node)
 
 
+def conjunction(parts: Iterable[exp.Expr]) -> exp.Expr:
+    """A copy of the parts, joined by AND. (sqlglot's own function raises where one is no condition, as in `ON *`: what
+    is wrong with such a one, a list of what is allowed says later.)"""
+    return exp.and_(*(part if isinstance(part, exp.Condition) else wrapped(part.copy()) for part in parts))
+
+
 SUBQUERY = "(SELECT ...)"
 """What the column that stands for a subquery is called."""
 

@@ -236,6 +236,11 @@ def test_strings_have_the_value_that_duckdb_reads(text: str, value: str | None) 
         ("SELECT * FROM t JOIN u USING (f())", "DP101"),
         ("SELECT SUM(SELECT 1)", "DP101"),
         ("SELECT ARRAY(SELECT 1)", "DP240"),
+        ("SELECT EXISTS(1)", "DP101"),
+        ("SELECT ANY(a) FROM t", "DP101"),
+        ("SELECT 1 = ANY([1, 2])", "DP240"),
+        ("SELECT 1 = ALL(1, 2)", "DP240"),
+        ("SELECT (1 AS a)", "DP101"),
         ("SELECT 1" + " + 1" * 200, "DP104"),
         ("SELECT * FROM t" + " JOIN t" * 40, "DP104"),  # doubles with each join in sqlglot's parser
     ],

@@ -25,7 +25,8 @@ HANGS = 120
 """Seconds after which a process that does not come back from an input is ended."""
 
 _SMALL = 2048
-_FOUND = 1
+_FOUND = 3
+"""With what a process ends that has findings: not 1, as one does that Python's own errors or `faulthandler` end."""
 
 
 def main() -> int:
@@ -40,12 +41,14 @@ def main() -> int:
     names = given.target or list(TARGETS)
     if given.here is not None:
         return _hunt(names[0], given.minutes * 60, seed, given.here, kept=given.keep)
-    return max([_watched(name, given.minutes * 60 / len(names), seed, kept=given.keep) for name in names])
+    found = [_watched(name, given.minutes * 60 / len(names), seed, kept=given.keep) for name in names]
+    return int(any(found))
 
 
-def _watched(name: str, seconds: float, seed: int, *, kept: bool) -> int:
-    """Hunt in another process; after its end, whatever that was, in a new one until the time is over."""
-    code, end = 0, time.monotonic() + seconds
+def _watched(name: str, seconds: float, seed: int, *, kept: bool) -> bool:
+    """Hunt in another process; after its end, whatever that was, in a new one until the time is over. Whether there
+    are findings."""
+    found, end = False, time.monotonic() + seconds
     while (left := end - time.monotonic()) > 1:
         with tempfile.TemporaryDirectory() as folder:
             note = Path(folder) / "input"
@@ -53,13 +56,13 @@ def _watched(name: str, seconds: float, seed: int, *, kept: bool) -> int:
             command += ["--seed", str(seed), "--here", str(note), *(["--keep"] if kept else [])]
             ended = subprocess.run(command, check=False).returncode
             if ended in (0, _FOUND):
-                return max(code, ended)
+                return found or ended == _FOUND
             target = TARGETS[name]
             content = note.read_bytes() if note.exists() else b""
             file = keep(target, content)
             print(f"{name}: the process ended with {ended}; the input is {file}", flush=True)
-            code, seed = _FOUND, seed + 1
-    return code
+            found, seed = True, seed + 1
+    return found
 
 
 def _hunt(name: str, seconds: float, seed: int, note: Path, *, kept: bool) -> int:
@@ -69,17 +72,18 @@ def _hunt(name: str, seconds: float, seed: int, note: Path, *, kept: bool) -> in
         faulthandler.dump_traceback_later(HANGS, exit=True)
         note.write_bytes(content)
 
+    def told(wrong: str, content: bytes) -> None:
+        print(f"{name}: {keep(target, content)}\n    {wrong}", flush=True)
+
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         target = TARGETS[name](Path(folder) / name)
         try:
-            found = hunt(target, seconds, seed, before)
+            found = hunt(target, seconds, seed, before, told)
         finally:
             faulthandler.cancel_dump_traceback_later()
             target.close()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(f"{name}: {found.asked:,} inputs, {len(found.kinds)} kinds of ends, seed {seed}, {memory} MB", flush=True)
-    for wrong, content in found.findings.items():
-        print(f"{name}: {keep(target, content)}\n    {wrong}", flush=True)
     if kept:
         _keep_kinds(target, found.kinds.values())
     return _FOUND if found.findings else 0

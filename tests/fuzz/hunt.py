@@ -21,6 +21,8 @@ from typing import Protocol
 CORPUS = Path(__file__).parent / "corpus"
 SLOW = 15.0
 """Seconds after which an input has taken too long, on a machine that others use too."""
+_SHRINKS = 60.0
+"""Seconds for making a finding smaller: one that takes long is asked for two hundred times otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,15 @@ class Hunt:
     asked: int = 0
 
 
-def hunt(target: Target, seconds: float, seed: int, before: Callable[[bytes], None] = lambda _: None) -> Hunt:
-    """Ask for so long; first everything known. before: is told each input before it is asked."""
+def hunt(
+    target: Target,
+    seconds: float,
+    seed: int,
+    before: Callable[[bytes], None] = lambda _: None,
+    told: Callable[[str, bytes], None] = lambda *_: None,
+) -> Hunt:
+    """Ask for so long; first everything known. before: is told each input before it is asked. told: each finding, at
+    once, since a later input may end the process."""
     rng, found, end = Random(seed), Hunt(), time.monotonic() + seconds
     known: list[bytes] = []
 
@@ -70,8 +79,10 @@ def hunt(target: Target, seconds: float, seed: int, before: Callable[[bytes], No
             found.kinds[ended.kind] = content
             known.append(content)
         if ended.wrong and signature(ended.wrong) not in map(signature, found.findings):
-            small = smaller(target, content, ended.wrong)
-            found.findings[timed(target, small).wrong] = small
+            small = smaller(target, content, ended.wrong, before)
+            wrong = timed(target, small).wrong or ended.wrong
+            found.findings[wrong] = small
+            told(wrong, small)
 
     for content in [*target.seeds(), *(content for _, content in corpus(target))]:
         if time.monotonic() < end:
@@ -97,15 +108,22 @@ def signature(wrong: str) -> str:
     return "".join(c for c in wrong.partition("\n")[0] if not c.isdigit())[:120]
 
 
-def smaller(target: Target, content: bytes, wrong: str, tries: int = 200) -> bytes:
-    """The input with as much left out as leaves it wrong in the same way."""
+def smaller(
+    target: Target, content: bytes, wrong: str, before: Callable[[bytes], None] = lambda _: None, tries: int = 200
+) -> bytes:
+    """The input with as much left out, within a minute, as leaves it wrong in the same way."""
     parts, step = target.parts(content), max(1, len(target.parts(content)) // 2)
-    while tries > 0:
+    end = time.monotonic() + _SHRINKS
+    while tries > 0 and time.monotonic() < end:
         at = 0
-        while at < len(parts) and tries > 0:
+        while at < len(parts) and tries > 0 and time.monotonic() < end:
             fewer = parts[:at] + parts[at + step :]
             tries -= 1
-            if fewer and signature(timed(target, b"".join(fewer)).wrong) == signature(wrong):
+            if not fewer:
+                break
+            smallest = b"".join(fewer)
+            before(smallest)
+            if signature(timed(target, smallest).wrong) == signature(wrong):
                 parts = fewer
             else:
                 at += step

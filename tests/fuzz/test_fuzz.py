@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
@@ -19,7 +19,7 @@ from dpsql.errors import refusal
 from dpsql.ledger.accounts import Ledger
 from dpsql.policy import budget
 from dpsql.vault import snapshot
-from tests.fuzz.hunt import corpus, timed
+from tests.fuzz.hunt import End, corpus, hunt, timed
 from tests.fuzz.library import statements
 from tests.fuzz.targets import TARGETS
 
@@ -116,6 +116,35 @@ def test_the_seeds_are_answered(tmp_path: Path) -> None:
         ends = [target.ask(sql.encode()) for sql in statements()[::9]]
     assert sum(end.kind.startswith("answer") for end in ends) > len(ends) // 2
     assert not [end.wrong for end in ends if end.wrong]
+
+
+class Fatal:
+    """Its first input is a finding, its second ends the process."""
+
+    name, ending = "fatal", ".none"
+
+    def seeds(self) -> list[bytes]:
+        return [b"wrong", b"fatal"]
+
+    def mutated(self, rng: Random, known: Sequence[bytes]) -> bytes:
+        return rng.choice(known)
+
+    def parts(self, content: bytes) -> list[bytes]:
+        return [content]
+
+    def ask(self, content: bytes) -> End:
+        if content == b"fatal":
+            raise KeyboardInterrupt
+        return End("one", "wrong")
+
+
+def test_a_finding_is_told_before_the_next_input_is_asked() -> None:
+    asked: list[bytes] = []
+    found: list[tuple[str, bytes]] = []
+    with pytest.raises(KeyboardInterrupt):
+        hunt(Fatal(), 60, 1, asked.append, lambda *finding: found.append(finding))
+    assert asked == [b"wrong", b"fatal"]
+    assert found == [("wrong", b"wrong")]
 
 
 @pytest.mark.audit

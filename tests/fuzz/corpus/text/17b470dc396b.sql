@@ -1,0 +1,1 @@
+SELECT book, COUNT(*) FROM loans GROUP BY book ORDER BY ('a' AS b) DESC LIMIT 1

@@ -1,0 +1,1 @@
+SELECT COUNT(*) AS n FROM loans l LEFT JOIN visits v ON l.person = v.person AND *

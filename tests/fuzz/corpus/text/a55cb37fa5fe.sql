@@ -1,0 +1,1 @@
+SELECT COUNT(DISTINCT person) FILTER (WHERE (1, 2)) FROM loans

@@ -1,0 +1,1 @@
+SELECT person, COUNT(*) AS n FROM (SELECT * FROM loans UNION ALL SELECT person FROM visits) AS l GROUP BY person
