@@ -163,7 +163,9 @@ DESIGNS = (
     _design("many keys, units counted", _by("place", _UNITS), strategy="cells", terms=STRONG, events=_SPREAD),
     _design("keys outside the list", _by("place"), events=[event(ONE, 77), event(ONE, -1)] * _MANY),
     # -- values
-    _design("values twenty times the clamp", _by("place", _SUM), events=[event(ONE, x=200.0)] * _MANY),
+    # (under `cells` what a unit adds to a key is clamped once more, whatever its values are)
+    _design("values twenty times the clamp", _by("place", _SUM), strategy="rows", events=[event(ONE, x=200.0)] * _MANY),
+    _design("values that add up", _by("place", _SUM), strategy="cells", events=[event(ONE, x=200.0)] * _MANY),
     _design("values far beyond", _all(_SUM), events=[event(ONE, x=1e308)] * _MANY),
     _design("infinities", _all(_THREE), events=[event(ONE, x=math.inf), event(ONE, x=-math.inf)] * ROWS),
     _design("NaN", _all("SUM(x) AS a1, AVG(x) AS a2"), events=[event(ONE, x=math.nan)] * _MANY),

@@ -1,4 +1,4 @@
-"""Twelve ways to be wrong, each planted in the product by a patch: here alone, and never in the product itself."""
+"""Thirteen ways to be wrong, each planted in the product by a patch: here alone, and never in the product itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 from sqlglot import exp
 
 from dpsql import session
-from dpsql.compile import grid, relations, rewrite, steps, vectors
+from dpsql.compile import cutting, grid, relations, steps, vectors
 from dpsql.compile.ir import Scan
-from dpsql.compile.slots import SlotKind
+from dpsql.compile.plan import ReleasePlan
+from dpsql.compile.slots import SlotKind, vector_columns
 from dpsql.privacy import sensitivity
 from dpsql.privacy.mechanisms import DiscreteLaplace
 from dpsql.privacy.sensitivity import Limits, Norms
@@ -36,7 +37,7 @@ def sensitivity_off_by_two(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_limit_on_keys(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rewrite, "_chooses_keys", lambda _: False)
+    patch.setattr(ReleasePlan, "chooses_keys", False)
 
 
 def no_limit_on_rows(patch: pytest.MonkeyPatch) -> None:
@@ -46,6 +47,15 @@ def no_limit_on_rows(patch: pytest.MonkeyPatch) -> None:
         return plain(self, replace(relation, limit=None), optional)
 
     patch.setattr(relations._Parts, "scan", scan)
+
+
+def no_limit_on_a_cell(patch: pytest.MonkeyPatch) -> None:
+    """All rows of a unit count in a key, whatever they add up to."""
+
+    def cut(i: int, slot: Any, _most: int, source: str) -> list[exp.Expr]:
+        return [exp.alias_(exp.column(n, source, quoted=True), n, quoted=True) for n in vector_columns(i, slot)]
+
+    patch.setattr(cutting, "_cut", cut)
 
 
 def no_clamp(patch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from dpsql.compile import cutting, planner, pricing, rewrite, slots, steps, trees
+from dpsql.compile import cutting, planner, pricing, slots, steps, trees
 from dpsql.compile.lower import lower
+from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.trees import aliased, column
 from dpsql.errors import Error
 from dpsql.privacy import sensitivity
@@ -121,7 +122,7 @@ def clamp_components_apart(patch: pytest.MonkeyPatch) -> None:
 
 def keep_all_keys(patch: pytest.MonkeyPatch) -> None:
     """g is not enforced."""
-    patch.setattr(rewrite, "_chooses_keys", lambda _: False)
+    patch.setattr(ReleasePlan, "chooses_keys", False)
 
 
 def scale_nothing(patch: pytest.MonkeyPatch) -> None:
