@@ -17,6 +17,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from dpsql.prices import Due
 from dpsql.privacy.mechanisms import DiscreteLaplace, Law, RoundedNormal
 from dpsql.privacy.selection import conditioned
 from dpsql.session import Session, open_session
@@ -100,7 +101,8 @@ def released(session: Session, sql: str) -> Release:
     """The only step that reads private rows: the engine, and the noise on what it gives."""
     compiled = session.compile(sql)
     (planned,), (sealed,) = compiled.plan.releases, compiled.rewritten.inner
-    return lambda: session._release(planned, sealed, {})
+    due = Due(planned, None, None)
+    return lambda: session._release(due, sealed, {})
 
 
 Neighbours = Callable[[str, str, str], tuple[Release, Release]]
