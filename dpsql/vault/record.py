@@ -1,8 +1,10 @@
 """The two small files beside a snapshot: facts.json (what is public about it, and under which policy it was made) and
-report.json (counts for the owner). A file that is missing, cut short or of another format is no record."""
+report.json (counts for the owner). A file that is missing, cut short, damaged or of another format is no record: the
+planner believes what facts.json says of keys and counts, so it carries a digest of itself."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +14,11 @@ from typing import Any
 from dpsql.policy.facts import Kind, PublicFacts, SqlType, TableFacts
 from dpsql.vault.report import Report
 
-FORMAT = 2
+FORMAT = 3
 """Changes when the files of a snapshot mean something else; older snapshots are then not found."""
 
 _FILES = ("private.duckdb", "public.duckdb", "report.json")
+_SUM = "sha256"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,12 @@ def save(folder: FilePath, record: Record, report: Report) -> None:
         "stamps": {path: list(stamp) for path, stamp in record.stamps.items()},
         "tables": {name: _from_table(table) for name, table in record.facts.tables.items()},
     }
-    (folder / "facts.json").write_text(json.dumps(data, indent=1), encoding="utf-8")
+    (folder / "facts.json").write_text(json.dumps({**data, _SUM: _sum(data)}, indent=1), encoding="utf-8")
+
+
+def _sum(data: Mapping[str, Any]) -> str:
+    """The digest of a record. It tells damage, not malice: whoever may write here may write rows, too."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def load_record(folder: FilePath) -> Record | None:
@@ -56,7 +64,7 @@ def load_record(folder: FilePath) -> Record | None:
         if not all((folder / name).is_file() for name in _FILES):
             return None
         data = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-        if data["format"] != FORMAT or data["snapshot"] != folder.name:
+        if data.pop(_SUM) != _sum(data) or data["format"] != FORMAT or data["snapshot"] != folder.name:
             return None
         tables = {str(name): _to_table(table) for name, table in data["tables"].items()}
         stamps = {str(path): (int(size), int(changed)) for path, (size, changed) in data["stamps"].items()}

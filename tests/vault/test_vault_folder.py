@@ -172,6 +172,17 @@ def test_facts_that_cannot_be_read_are_no_snapshot(database: Path, content: str)
     assert find(POLICY) is None
 
 
+@pytest.mark.parametrize("at", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_facts_with_another_letter_are_no_snapshot(database: Path, at: float) -> None:
+    """Of keys and counts the planner believes them: another name or number there would be a claim that nobody made."""
+    made, _ = prepare(POLICY, database)
+    file = made.folder / "facts.json"
+    text = file.read_text(encoding="utf-8")
+    place = next(i for i in range(int(at * len(text)), len(text)) if text[i].isalnum())
+    file.write_text(f"{text[:place]}{'8' if text[place] != '8' else '9'}{text[place + 1 :]}", encoding="utf-8")
+    assert find(POLICY) is None
+
+
 def test_a_copied_folder_is_no_snapshot(database: Path) -> None:
     made, _ = prepare(POLICY, database)
     made.folder.rename(made.folder.with_name("another"))
