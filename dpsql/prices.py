@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -41,7 +41,7 @@ class Due:
         """What will be stored of it."""
         if self.question is None or self.match is None:
             return None
-        return replace(self.question, plan=self.match.kept or self.planned)
+        return self.question.of_part(self.match.kept or self.planned)
 
 
 @dataclass(slots=True)
@@ -157,8 +157,8 @@ class Quotes:
                     tables[name] = match.released().table(planned)
             elif given is None or question.name not in names.values():
                 due.append(match.left)
-                groups, part = self._repeats.listed(planned), replace(question, plan=match.kept or planned)
-                record = part.record(None if groups is None else groups_of(groups))
+                groups, part = self._repeats.listed(planned), question.of_part(match.kept or planned)
+                record = part.recorded(None if groups is None else groups_of(groups))
                 paid.append((part.name, Stored(record, groups, None)))
             names[name] = question.name
         self._before += paid

@@ -198,12 +198,13 @@ class Session:
                     drawn = self._release(due, sealed[name], given)
                     if due.match is not None:
                         drawn = due.match.joined(drawn)
-                    new[part.name] = dumps(part.plan, part.record(groups_of(drawn.keys)), drawn)
+                    new[part.name] = dumps(part.plan, part.recorded(groups_of(drawn.keys)), drawn)
                     found.add(name, due.planned, due.match.released(drawn) if due.match is not None else drawn)
                 else:
                     new[part.name] = shared[name]
-                just_stored = [(part.name, loads(new[part.name]))]
-                for same in [*([due] if name in shared else []), *found.same_as(due)]:
+                others = [*([due] if name in shared else []), *found.same_as(due)]
+                just_stored = [(part.name, loads(new[part.name]))] if others else []
+                for same in others:
                     assert same.question is not None
                     found.add(same.name, same.planned, self._repeats.look_up(same.question, just_stored).released())
         except EngineFailure as failure:

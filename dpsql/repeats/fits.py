@@ -79,7 +79,7 @@ class Fits:
         same_keys = len(record.keys) == len(asked.keys) and set(record.keys) == set(asked.keys)
         if record.choice is not None or record.min_units != asked.min_units or record.sets != asked.sets:
             return None
-        if record.limits != asked.limits and not record.chosen_by == question.chosen_by != "":
+        if record.limits != asked.limits and not record.chosen_by == question.record.chosen_by != "":
             return None
         if not more and record.keys == asked.keys and record.listed == asked.listed:
             groups = None if stored.keys is None else {g: [i] for i, g in enumerate(groups_of(stored.keys))}

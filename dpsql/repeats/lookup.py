@@ -55,8 +55,8 @@ class Match:
     @property
     def kept(self) -> ReleasePlan | None:
         """What is left as it will be stored, once it is drawn and merged."""
-        if self.left is None:
-            return None
+        if self.left is None or not self.merges:
+            return self.left
         slots = (self.merges[i].slot if i in self.merges else slot for i, slot in enumerate(self.left.slots))
         return replace(self.left, slots=tuple(slots))
 
@@ -106,7 +106,7 @@ class Repeats:
 
     def question(self, release: ReleasePlan, read: Mapping[str, str]) -> Question:
         """A release as a question. read: what stands for the public queries that it reads, by name."""
-        return Question(release, identify(release, read, self._claimed), self._snapshot, self._limits)
+        return Question.of(release, identify(release, read, self._claimed), self._snapshot, self._limits)
 
     def look_up(self, question: Question, others: Sequence[tuple[str, Stored]] = ()) -> Match:
         """What is stored of a question. others: by their names releases that are as good as stored.
@@ -124,9 +124,8 @@ class Repeats:
 
     def _chosen(self, question: Question, others: Sequence[tuple[str, Stored]]) -> Match:
         """A choice is the same where all that it goes by is."""
-        record = question.record(None)
         for _, stored in self._stored([question.name], others):
-            if replace(stored.record, complete=False) == record:
+            if replace(stored.record, complete=False) == question.record:
                 return Match({}, None, stored.keys, SAME)
         return Match({}, question.plan, None)
 
@@ -170,8 +169,8 @@ def _match(question: Question, fits: Sequence[Fit]) -> Match:
     drawn = {m.name for s in slots for m in s.outputs}
     kept = {name: source for name, source in found.items() if name not in drawn}
     merges = {i: m for i, slot in enumerate(slots) if (m := _merge(question, slot, fits)) is not None}
-    left = replace(plan, slots=tuple(_rest(merges[i]) if i in merges else slot for i, slot in enumerate(slots)))
-    return Match(kept, left, None, merges=merges)
+    rest = tuple(_rest(merges[i]) if i in merges else slot for i, slot in enumerate(slots))
+    return Match(kept, plan if rest == plan.slots else replace(plan, slots=rest), None, merges=merges)
 
 
 def _merge(question: Question, slot: Slot, fits: Sequence[Fit]) -> Merge | None:

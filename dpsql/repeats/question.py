@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpsql.compile.identity import Identity, arguments
@@ -14,38 +14,39 @@ from dpsql.repeats.stored import Group, Record, base_of, name_of
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A release of a statement, and what tells whether a stored one will do. declared: all limits of the policy."""
+    """A release of a statement, and what tells whether a stored one will do. record, name: of the release that would
+    answer it, its groups not known yet, and its fingerprint. base: what its name begins with. values: the arguments of
+    its measures by their texts."""
 
     plan: ReleasePlan
     identity: Identity
     snapshot: str
-    declared: str
+    record: Record
+    base: str
+    name: str
+    values: Mapping[str, Scalar]
+
+    @staticmethod
+    def of(plan: ReleasePlan, identity: Identity, snapshot: str, declared: str) -> Question:
+        """A release as a question. declared: all limits of the policy."""
+        own_limits = plan.request.strategy is not None or plan.request.limits
+        record = Record.of(plan, identity, "" if own_limits else declared)
+        base = base_of(identity, identity.conjuncts, snapshot)
+        values = arguments(plan.release.measures, identity.aliases)
+        return Question(plan, identity, snapshot, record, base, name_of(base, record), values)
+
+    def of_part(self, plan: ReleasePlan) -> Question:
+        """The same of a plan of some of its slots."""
+        if plan is self.plan:
+            return self
+        record = Record.of(plan, self.identity, self.record.chosen_by)
+        return replace(self, plan=plan, record=record, name=name_of(self.base, record))
 
     @property
     def asked(self) -> Fraction:
         """The epsilon that the statement names."""
         return self.plan.request.epsilon
 
-    @property
-    def base(self) -> str:
-        return base_of(self.identity, self.identity.conjuncts, self.snapshot)
-
-    @property
-    def name(self) -> str:
-        """Of the release that would answer it: its fingerprint."""
-        return name_of(self.base, self.record(None))
-
-    def record(self, groups: Collection[Group] | None) -> Record:
-        """Of the release that would answer it, with these groups."""
-        return Record.of(self.plan, self.identity, self.chosen_by, groups)
-
-    @property
-    def chosen_by(self) -> str:
-        """Among what the planner chose its limits, so that others of its choice will do; '' where the statement names
-        limits."""
-        return "" if self.plan.request.strategy is not None or self.plan.request.limits else self.declared
-
-    @property
-    def values(self) -> dict[str, Scalar]:
-        """The arguments of its measures by their texts."""
-        return arguments(self.plan.release.measures, self.identity.aliases)
+    def recorded(self, groups: Collection[Group] | None) -> Record:
+        """The record of the release that would answer it, with these groups."""
+        return self.record.of_groups(self.plan, groups)

@@ -134,7 +134,8 @@ def _other(axis: StoredAxis) -> Scalar:
 class Record:
     """What a stored release is. Its rows and conjuncts are what it is found by; the rest is as in `Identity`. additive:
     whether no limit acts in each group. complete: whether its groups are all that there are by what is known of each
-    key. asked: the epsilon that its statement named. chosen_by: see `Question`."""
+    key. asked: the epsilon that its statement named. chosen_by: among what the planner chose its limits, so that others
+    of its choice will do; '' where the statement named limits."""
 
     keys: tuple[str, ...]
     sets: str
@@ -151,13 +152,13 @@ class Record:
     slots: tuple[StoredSlot, ...]
 
     @staticmethod
-    def of(plan: ReleasePlan, identity: Identity, chosen_by: str, groups: Collection[Group] | None) -> Record:
-        """Of a release with these groups; None where they are not known yet."""
+    def of(plan: ReleasePlan, identity: Identity, chosen_by: str) -> Record:
+        """Of a release whose groups are not known yet."""
         return Record(
             *(identity.keys, identity.sets, identity.limits, identity.local),
             additive=plan.limits.per_group is None and plan.limits.ball is None,
             listed=identity.listed,
-            complete=groups is not None and plan.selection is None and _is_complete(plan, groups),
+            complete=False,
             enforced=identity.enforced,
             min_units=identity.min_units,
             choice=identity.choice,
@@ -165,6 +166,11 @@ class Record:
             chosen_by=chosen_by,
             slots=tuple(StoredSlot.of(slot, identity.aliases, plan.request.epsilon) for slot in shown_slots(plan)),
         )
+
+    def of_groups(self, plan: ReleasePlan, groups: Collection[Group] | None) -> Record:
+        """The same, with these groups; None where they are not known yet."""
+        complete = groups is not None and plan.selection is None and _is_complete(plan, groups)
+        return replace(self, complete=complete) if complete else self
 
 
 Group = tuple[object, ...]
@@ -203,8 +209,9 @@ def base_of(identity: Identity, conjuncts: Collection[str], snapshot: str) -> st
 
 
 def name_of(base: str, record: Record) -> str:
-    """The name of a release in the ledger, its fingerprint: two of one name are the same question at the same price."""
-    return f"{base}.{_digest([base, repr(replace(record, complete=False))])}"
+    """The name of a release in the ledger, its fingerprint: two of one name are the same question at the same price.
+    record: of groups that are not known yet."""
+    return f"{base}.{_digest([base, repr(record)])}"
 
 
 def _digest(said: Sequence[object]) -> str:
