@@ -58,10 +58,11 @@ class Outer:
 
         Whether it fits hangs on the text, on the columns of the releases and on the public tables, which stay as they
         are in a snapshot: what fitted once fits again. A projection fits where the columns it names are there."""
-        schemas = releases.schemas(priced, rewritten.bars)
+        columns = releases.columns(priced, rewritten.bars)
         plain = rewritten.projection
-        if plain is not None and {name for name, _ in plain.columns} <= set(schemas[plain.released].names):
+        if plain is not None and {name for name, _ in plain.columns} <= {name for name, _ in columns[plain.released]}:
             return
+        schemas = {name: pa.schema(fields) for name, fields in columns.items()}
         asked = (rewritten.outer.text, *schemas.items())
         if asked in self._fitting:
             return

@@ -47,8 +47,8 @@ def _column(measure: Measure, reading: Reading) -> ColumnReceipt:
     return ColumnReceipt(name, law.name, slot.epsilon, scale, reading.half_width)
 
 
-def schemas(plan: PrivatePlan, bars: ErrorBars) -> dict[str, pa.Schema]:
-    """The released tables as the outer SQL sees them: their types are fixed by query and policy."""
+def columns(plan: PrivatePlan, bars: ErrorBars) -> dict[str, list[tuple[str, pa.DataType]]]:
+    """The columns of the released tables as the outer SQL sees them: their types are fixed by query and policy."""
     found = {}
     for release in plan.releases:
         fields = [(name, arrow_type(type_)) for name, type_ in release.release.key_columns]
@@ -59,7 +59,7 @@ def schemas(plan: PrivatePlan, bars: ErrorBars) -> dict[str, pa.Schema]:
         fields += [(m.name + HALF_WIDTH, pa.float64()) for m in release.release.shown]
         if release.release.name == bars.released:
             fields += [(name, pa.float64()) for name in bars.replayed]
-        found[release.release.name] = pa.schema(fields)
+        found[release.release.name] = fields
     return found
 
 

@@ -220,8 +220,10 @@ def check_shape(tree: exp.Query) -> exp.Query:
                 error.span = span_of(node)
                 raise error
             unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")
+            if unit is None:
+                continue
             in_list = is_unit(unit) and (not isinstance(node, exp.Interval) or unit.name.upper() in INTERVAL_UNITS)
-            if unit is not None and not in_list:
+            if not in_list:
                 raise no_unit(unit, node)
     return tree
 

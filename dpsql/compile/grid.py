@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from dpsql.compile.ir import Facts, Scalar
 from dpsql.compile.literals import cast, decimal_of, literal, try_cast
-from dpsql.compile.trees import wrapped
+from dpsql.compile.trees import copied, wrapped
 from dpsql.policy.facts import Kind, SqlType
 
 BIGINT, DOUBLE = SqlType(Kind.INTEGER), SqlType(Kind.DOUBLE)
@@ -96,17 +96,17 @@ def to_grid(value: Scalar, grid: Grid) -> exp.Expr:
         lo, hi = (
             literal(decimal_of(k * grid.step, grid.digits) if grid.digits else k, type_) for k in (grid.lo, grid.hi)
         )
-        return _clamped(x, lo, hi, x if isinstance(value.tree, exp.Column) else try_cast(x.copy(), type_))
+        return _clamped(x, lo, hi, x if isinstance(value.tree, exp.Column) else try_cast(copied(x), type_))
     if value.facts.type.kind is not Kind.DOUBLE:
-        x = try_cast(x.copy(), DOUBLE)
+        x = try_cast(copied(x), DOUBLE)
     low, high, step = (literal(float(y), DOUBLE) for y in (grid.lo * grid.step, grid.hi * grid.step, grid.step))
-    inside = exp.And(this=exp.GT(this=x.copy(), expression=low), expression=exp.LT(this=x.copy(), expression=high))
+    inside = exp.And(this=exp.GT(this=copied(x), expression=low), expression=exp.LT(this=copied(x), expression=high))
     return exp.Case(
         ifs=[
-            exp.If(this=inside, true=try_cast(exp.Round(this=exp.Div(this=x.copy(), expression=step)), BIGINT)),
-            exp.If(this=exp.LTE(this=x.copy(), expression=low.copy()), true=literal(grid.lo, BIGINT)),
-            exp.If(this=exp.IsNan(this=x.copy()), true=exp.null()),
-            exp.If(this=exp.GTE(this=x.copy(), expression=high.copy()), true=literal(grid.hi, BIGINT)),
+            exp.If(this=inside, true=try_cast(exp.Round(this=exp.Div(this=copied(x), expression=step)), BIGINT)),
+            exp.If(this=exp.LTE(this=copied(x), expression=copied(low)), true=literal(grid.lo, BIGINT)),
+            exp.If(this=exp.IsNan(this=copied(x)), true=exp.null()),
+            exp.If(this=exp.GTE(this=copied(x), expression=copied(high)), true=literal(grid.hi, BIGINT)),
         ]
     )
 
@@ -131,9 +131,9 @@ def _clamped(x: exp.Expr, lo: exp.Expr, hi: exp.Expr, inside: exp.Expr) -> exp.E
     first: it makes sums over TPC-H's lineitem a fifth faster."""
     return exp.Case(
         ifs=[
-            exp.If(this=exp.Between(this=x.copy(), low=lo.copy(), high=hi.copy()), true=inside.copy()),
-            exp.If(this=exp.LT(this=x.copy(), expression=lo.copy()), true=lo.copy()),
-            exp.If(this=exp.GT(this=x.copy(), expression=hi.copy()), true=hi.copy()),
+            exp.If(this=exp.Between(this=copied(x), low=copied(lo), high=copied(hi)), true=copied(inside)),
+            exp.If(this=exp.LT(this=copied(x), expression=copied(lo)), true=copied(lo)),
+            exp.If(this=exp.GT(this=copied(x), expression=copied(hi)), true=copied(hi)),
         ]
     )
 

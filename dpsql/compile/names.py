@@ -19,6 +19,7 @@ from sqlglot import exp
 from dpsql.compile.blocks import OtherSource, Source, TableSource
 from dpsql.compile.parse import span_of
 from dpsql.compile.trees import CALLED, folded, spelled, wrapped
+from dpsql.compile.trees import column as bound_column
 from dpsql.errors import Error, Span, listed, nearest, refusal
 
 
@@ -50,7 +51,7 @@ class Names:
         if not qualifier and name in self.merged:
             return _positioned(self.merged[name].copy(), column)
         found = [
-            exp.column(exp.to_identifier(actual, quoted=True), table=exp.to_identifier(source.alias, quoted=True))
+            bound_column(source.alias, actual)
             for visible, source in self.sources.items()
             if not qualifier or (visible == qualifier and (not column.db or _is_bare(source)))
             for called, actual in source.columns

@@ -33,7 +33,7 @@ from dpsql.compile.projection import Projection, projection
 from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, is_stored_rank, publics, scans, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import SlotKind
-from dpsql.compile.trees import add_join, aliased, column, copied, derived, named, select, wrapped
+from dpsql.compile.trees import add_join, aliased, column, copied, derived, dissolve, named, select, wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,10 @@ def seal_public(tree: exp.Expr, released: frozenset[str]) -> SealedSql:
 def seal_release(plan: ReleasePlan, salt: int = 0) -> SealedSql:
     """The inner statement of a release. salt: of the choice of keys; the one that runs is drawn after the charge, so
     that a statement cannot be fitted to it, and never shown."""
-    return seal(release_sql(plan, salt), _tables(plan))
+    tree = release_sql(plan, salt)
+    sealed = seal(tree, _tables(plan))
+    dissolve(tree)
+    return sealed
 
 
 def is_salted(plan: ReleasePlan) -> bool:

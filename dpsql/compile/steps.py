@@ -24,7 +24,7 @@ from dpsql.compile.literals import literal
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.relations import IDENTITY, PRIVATE_CATALOG, UNIT, UNITS, order_of, unit
 from dpsql.compile.slots import Slot, SlotKind, vector_columns
-from dpsql.compile.trees import add_join, aliased, case, column, derived, named, select
+from dpsql.compile.trees import add_join, aliased, case, column, copied, derived, named, select
 
 
 class Chain:
@@ -50,7 +50,7 @@ def row_items(plan: ReleasePlan) -> list[exp.Expr]:
     """What a row gives: unit and rank where a later step needs them, keys, predicates, values on their grid."""
     relation = plan.release.input
     keys = plan.release.keys
-    items = [aliased(comparable(k.scalar) if plan.keys is None else k.scalar.tree.copy(), k.name) for k in keys]
+    items = [aliased(comparable(k.scalar) if plan.keys is None else copied(k.scalar.tree), k.name) for k in keys]
     for i, slot in enumerate(plan.slots, 1):
         if slot.kind is SlotKind.MOMENTS:
             items += vectors.row_items(i, slot, per_unit=plan.limits.per_unit)
@@ -63,7 +63,7 @@ def row_items(plan: ReleasePlan) -> list[exp.Expr]:
             assert slot.argument is not None
             items.append(aliased(comparable(slot.argument), f"v{i}"))
         elif slot.argument is not None:
-            items.append(aliased(slot.argument.tree.copy(), f"p{i}"))
+            items.append(aliased(copied(slot.argument.tree), f"p{i}"))
     if _needs_unit(plan):
         items.append(aliased(unit(relation), "u"))
     if plan.limits.late:

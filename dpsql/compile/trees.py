@@ -32,8 +32,16 @@ def levels(tree: exp.Expr) -> Iterator[list[exp.Expr]]:
 
 
 def nodes(tree: exp.Expr) -> list[exp.Expr]:
-    """Every node of a tree, its root first."""
-    return [node for level in levels(tree) for node in level]
+    """Every node of a tree, its root first, level by level."""
+    node_class = exp.Expr
+    found = [tree]
+    for node in found:  # which grows meanwhile
+        for value in node.args.values():
+            if isinstance(value, node_class):
+                found.append(value)
+            elif value.__class__ is list:
+                found += [each for each in value if isinstance(each, node_class)]
+    return found
 
 
 def copied(tree: _Node) -> _Node:
@@ -223,6 +231,9 @@ def spelled(*names: str) -> str:
 def shown(node: exp.Expr, *, bare: bool = False) -> str:
     """An expression as an analyst would write it: without the aliases and quotes that resolving added. bare: without
     the names of tables too."""
+
+    if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier):
+        return called(node, bare=bare)
 
     def plain(part: exp.Expr) -> exp.Expr:
         named = isinstance(part, exp.Column) and isinstance(part.this, exp.Identifier)

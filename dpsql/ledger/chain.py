@@ -90,8 +90,10 @@ class Chain:
             reason = f"ends at entry {last[0]}, and is known to have had {head.number}: an older copy was put back"
             raise self._file.refused(reason, f"put the newer one back; {ADOPT}")
         if head.number:
-            row = connection.execute("SELECT mac FROM entry WHERE id = ?", (head.number,)).fetchone()
-            if row is None or row[0] != head.seal:
+            known = last[1:]
+            if head.number < last[0]:
+                known = connection.execute("SELECT mac FROM entry WHERE id = ?", (head.number,)).fetchone()
+            if known is None or known[0] != head.seal:
                 raise self._file.refused("is not the one that is known: its record was replaced", ADOPT)
         number, mac = last
         if mac == b"":  # from an older version

@@ -46,6 +46,7 @@ _REASONS = {
     sqlite3.SQLITE_TOOBIG: "cannot hold a value of this size",
 }
 
+_AMOUNT = re.compile(r"[0-9]{1,1200}/[1-9][0-9]{0,1199}")
 
 # What to do, by how the reason begins.
 _REPAIRS = {
@@ -133,9 +134,10 @@ class LedgerFile:
 
     def exact(self, text: object) -> Fraction:
         """The amount that `written` wrote."""
-        if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,1200}/[1-9][0-9]{0,1199}", text):
+        if not isinstance(text, str) or not _AMOUNT.fullmatch(text):
             raise self.refused("is damaged: it holds an amount that is none")
-        return Fraction(text)
+        numerator, _, denominator = text.partition("/")
+        return Fraction(int(numerator), int(denominator))
 
     def _begin(self, write: bool, durable: bool) -> sqlite3.Connection:
         """A connection that holds the lock it needs: past this point no other process can make it wait.
@@ -150,7 +152,8 @@ class LedgerFile:
                 if write:  # said each time, so that no way out of a block can leave the weaker one behind
                     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                connection.execute("SELECT id FROM account LIMIT 1").fetchone()  # BEGIN alone locks nothing
+                if not write:  # BEGIN alone locks nothing
+                    connection.execute("SELECT id FROM account LIMIT 1").fetchone()
                 return connection
             except sqlite3.OperationalError as error:
                 if not _is_lock(error) or time.monotonic() > deadline:

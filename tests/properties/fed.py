@@ -38,7 +38,7 @@ def tables(salt: int, compiled: Compiled, texts: Sequence[str], engines: Engines
 def _tables(
     r: Random, values: Mapping[str, Sequence[Any]], compiled: Compiled, texts: Sequence[str], engines: Engines
 ) -> dict[str, pa.Table]:
-    schemas = releases.schemas(compiled.plan, compiled.rewritten.bars)
+    columns = releases.columns(compiled.plan, compiled.rewritten.bars)
     reads = Reads(compiled.rewritten.publics, lambda query, given: engines.outer.run(query.text, given))
     released: dict[str, pa.Table] = {}
     found: dict[str, pa.Table] = {}
@@ -53,7 +53,7 @@ def _tables(
             if plan.choosing is not None:
                 won = r.sample(range(exact.num_rows), min(plan.choosing.winners, exact.num_rows))
                 exact = exact.take(pa.array(won, pa.int64()))
-            released[plan.release.name] = _made_up(r, values, exact, schemas[plan.release.name])
+            released[plan.release.name] = _made_up(r, values, exact, pa.schema(columns[plan.release.name]))
     return found
 
 
