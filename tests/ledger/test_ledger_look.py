@@ -20,7 +20,7 @@ def test_an_analyst_has_a_purse_from_the_first_charge_on(account, charge, path):
     account(analyst="one").charge(charge())
     before = entries(path)
     two = account(analyst="two")
-    assert (two.balance().remaining_epsilon, two.find("f", "s")) == (1, None)
+    assert (two.balance().remaining_epsilon, two.find(["f"], "s")) == (1, {})
     six = terms("shop", **{**TERMS, "joint_epsilon": JOINT, "analyst": "six"})
     assert look(path, six, every=False)[0].remaining_epsilon == 1
     assert entries(path) == before, "whoever only looks leaves no trace"
@@ -29,7 +29,7 @@ def test_an_analyst_has_a_purse_from_the_first_charge_on(account, charge, path):
     again = account(analyst="two")
     two.finish(two.charge(charge("1/2")), {"f": b"noisy"})
     assert [kind for kind, _ in entries(path)[len(before) :]] == ["purse", "asked", "answered"]
-    assert again.find("f", "s") == b"noisy"
+    assert again.find(["f"], "s") == {"f": [b"noisy"]}
     assert again.balance() == two.balance()
     refused("DP401", lambda: again.charge(charge("3/4")))
     again.verify()
