@@ -281,6 +281,11 @@ class Session:
         except Error as error:
             raise located(error, sql) from None
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files and folders that private rows were read from."""
+        return tuple(self.snapshot.sources)
+
     def budget(self) -> Balance:
         """What the account has spent and has left."""
         return self._ledger.balance()

@@ -114,6 +114,8 @@ def _check_clause(release: ReleasePlan, policy: Policy, reach: Sequence[int]) ->
     groups, rows_ = clause.limits.get("max_groups_per_unit"), clause.limits.get("max_rows_per_unit")
     _require(groups is None or not node.keys or all(n <= groups for n in reach), "groups are limited as asked")
     bounds = [n for n in (limits.rows, limits.ball) if n is not None]
+    single = table is not None and one_row_per_unit(table) and all(s.meets <= 1 for s in scans(node.input))
+    bounds += [1] if single else []
     bounds += [sum(reach) * limits.per_group] if limits.per_group is not None and not node.sets else []
     _require(rows_ is None or any(n <= rows_ for n in bounds), "rows are limited as asked")
     _require(not clause.public_groups or release.keys is not None, "all groups are public")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.front.diagnostics import Usage, guarded, spinner
@@ -75,19 +77,32 @@ def scripts_of(given: argparse.Namespace) -> list[Script]:
     return scripts + [Script("-c", sql) for sql in given.command]
 
 
+def kept_files(given: argparse.Namespace, sources: Iterable[str]) -> list[Path]:
+    """What results must not be written over: policy, data and ledger (an emptied one takes no charge any more), and the
+    scripts. sources: where private rows come from."""
+    from dpsql.ledger import default_path
+
+    ledger = default_path() if given.ledger is None else given.ledger
+    named = [given.policy, given.database, *getattr(given, "files", ()), *sources]
+    return [*(Path(name) for name in named if name is not None), *(Path(f"{ledger}{end}") for end in _OF_LEDGER)]
+
+
+_OF_LEDGER = ("", "-wal", "-shm")
+"""Ends of the names of a ledger's files."""
+
+
 def opening(given: argparse.Namespace) -> Opening:
     """What an interactive session starts from; a first use makes the snapshot."""
 
-    def by() -> Opening:
+    def made() -> Opening:
         from dpsql.front.opening import Opening
         from dpsql.owner import opened
 
-        return Opening(
-            opened(given.policy, given.database, ledger=given.ledger, analyst=given.analyst, prepare=given.prepare)
-        )
+        by = opened(given.policy, given.database, ledger=given.ledger, analyst=given.analyst, prepare=given.prepare)
+        return Opening(by, kept_files(given, by.snapshot.sources))
 
     with spinner("opening; a first use prepares the snapshot"):
-        return guarded(by)
+        return guarded(made)
 
 
 def opened_session(given: argparse.Namespace) -> Session:

@@ -8,8 +8,9 @@ the prompt stands there.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.errors import Error
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 
 
 class Opening:
-    """What is there at once, and the session once it is there. Used from one thread."""
+    """What is there at once, and the session once it is there. Used from one thread. kept: files that results must
+    spare."""
 
-    def __init__(self, by: Opened) -> None:
-        self._by = by
+    def __init__(self, by: Opened, kept: Sequence[Path] = ()) -> None:
+        self._by, self.kept = by, kept
         self._session: Session | None = None
         self._failed: Error | None = None
         self._loading: threading.Thread | None = None

@@ -1,14 +1,15 @@
 """`-o FILE`: results in files that are whole or not there.
 
 Promise: what a file held stays until its replacement is complete: that is written beside it and renamed. A file that
-can't be written is told of before anything is charged. What is no regular file (a pipe, a device) is written directly.
+can't be written is told of before anything is charged, and so is one that dpsql works with. What is no regular file (a
+pipe, a device) is written directly.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
@@ -44,6 +45,15 @@ def replacing(path: str) -> Iterator[tuple[TextIO, Callable[[], None]]]:
             draft.unlink(missing_ok=True)
 
 
+def check_spared(path: str, kept: Iterable[Path]) -> None:
+    """Raises Usage where results would take the place of a file that is kept, by whatever name or link."""
+    target = Path(path)
+    for file in kept:
+        with suppress(OSError):  # one of the two is not there
+            if target.samefile(file):
+                raise Usage(f"can't write {visible(path)}: it is a file that dpsql works with")
+
+
 def _opened(file: Path, path: str, mode: str) -> TextIO:
     try:
         return file.open(mode, encoding="utf-8", newline="")  # type: ignore[return-value]  # of a text mode
@@ -69,12 +79,15 @@ def _put(draft: Path, target: Path) -> None:
 class ParquetFiles:
     """A Parquet file for each result. pattern: the path, in which `{}` stands for the number of the result, from 1 on.
 
-    count: how many results there will be. Raises Usage where they do not fit, or can't be written.
+    count: how many results there will be. kept: files to spare. Raises Usage where results do not fit, or can't be
+    written.
     """
 
     for_people = False
 
-    def __init__(self, pattern: str | None, count: int, total: Fraction, err: TextIO) -> None:
+    def __init__(
+        self, pattern: str | None, count: int, total: Fraction, err: TextIO, kept: Sequence[Path] = ()
+    ) -> None:
         if pattern is None:
             raise Usage("Parquet is written to files: give -o FILE")
         if count > 1 and "{}" not in pattern:
@@ -84,13 +97,18 @@ class ParquetFiles:
         folder = Path(pattern).parent
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise Usage(f"can't write {visible(pattern)}: {visible(str(folder))} is no folder to write in")
+        for number in range(1, count + 1):
+            check_spared(self._name(number), kept)
+
+    def _name(self, number: int) -> str:
+        return self._pattern.replace("{}", str(number))
 
     def show(self, answer: Answer) -> None:
         """Write one result, and its cost beside the data."""
         from dpsql.front.export import write_parquet
 
         self._count += 1
-        target = Path(self._pattern.replace("{}", str(self._count))).resolve()
+        target = Path(self._name(self._count)).resolve()
         draft = _draft(target)
         try:
             write_parquet(answer, draft)

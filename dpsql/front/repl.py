@@ -44,7 +44,7 @@ class Repl:
         self.opening, self.preferences = opening, preferences
         self._out, self._err, self._interactive = out, err, interactive
         self._total = opening.policy.budget.epsilon
-        self.screen = Screen(out, err, self._total, preferences, interactive=interactive)
+        self.screen = Screen(out, err, self._total, preferences, opening.kept, interactive=interactive)
         self.last_code = ""
         self._left = "?"
         self._asking = False

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TextIO
 
 from dpsql.errors import Error
-from dpsql.front.arguments import opened_session, parser_of, script_arguments, scripts_of
+from dpsql.front.arguments import kept_files, opened_session, parser_of, script_arguments, scripts_of
 from dpsql.front.diagnostics import INTERRUPTED, OK, Usage, exit_code, guarded, say_error, visible
 
 if TYPE_CHECKING:
@@ -132,11 +132,15 @@ def _target(given: argparse.Namespace) -> Iterator[_Target]:
 
 
 def _results(given: argparse.Namespace, out: TextIO, session: Session, statements: Sequence[Statement]) -> Results:
-    total = session.policy.budget.epsilon
+    total, kept = session.policy.budget.epsilon, kept_files(given, session.sources)
     if given.format == "parquet":
         from dpsql.front.outfiles import ParquetFiles
 
-        return ParquetFiles(given.output, sum(not each.sets for each in statements), total, sys.stderr)
+        return ParquetFiles(given.output, sum(not each.sets for each in statements), total, sys.stderr, kept)
+    if given.output not in (None, "-"):
+        from dpsql.front.outfiles import check_spared
+
+        check_spared(given.output, kept)
     from dpsql.front.output import Output
 
     return Output(out, sys.stderr, total, format=given.format)

@@ -10,7 +10,7 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, TextIO
 from dpsql.errors import refusal
 from dpsql.front import chart, render
 from dpsql.front.cells import Signs, cells_wide, signs_for
-from dpsql.front.diagnostics import columns_of, smart, visible
+from dpsql.front.diagnostics import Usage, columns_of, smart, visible
+from dpsql.front.outfiles import check_spared
 from dpsql.front.output import Output
 
 if TYPE_CHECKING:
@@ -32,14 +33,21 @@ leave."""
 
 
 class Screen:
-    """Shows answers and texts as the preferences say. interactive: a person looks on. last: the last answer with a
-    receipt, for a chart of it."""
+    """Shows answers and texts as the preferences say. interactive: a person looks on. kept: files that results must
+    spare. last: the last answer with a receipt, for a chart of it."""
 
     def __init__(
-        self, out: TextIO, err: TextIO, total: Fraction, preferences: Mapping[str, str], *, interactive: bool
+        self,
+        out: TextIO,
+        err: TextIO,
+        total: Fraction,
+        preferences: Mapping[str, str],
+        kept: Sequence[Path],
+        *,
+        interactive: bool,
     ) -> None:
         self._out, self._err, self._total, self._preferences = out, err, total, preferences
-        self._interactive = interactive
+        self._interactive, self._kept = interactive, kept
         self._file: TextIO | None = None
         self._outputs: dict[tuple[str, int], Output] = {}
         self._used = False
@@ -104,8 +112,12 @@ class Screen:
             self._file = None
             self._outputs.clear()
         if path is not None:
+            target = Path(path).expanduser()
             try:
-                self._file = Path(path).expanduser().open("w", encoding="utf-8", newline="")
+                check_spared(str(target), self._kept)
+                self._file = target.open("w", encoding="utf-8", newline="")
+            except Usage as error:
+                raise refusal("DP120", str(error), repair="\\o FILE, of another name") from None
             except OSError as error:
                 reason = f"can't write {visible(path)}: {error.strerror}"
                 raise refusal("DP120", reason, repair="\\o FILE, in a folder that is yours to write") from None

@@ -75,6 +75,7 @@ class Session:
     closed: bool = False
     cancelled: threading.Event = field(default_factory=threading.Event)
     seen: set[str] = field(default_factory=set)
+    sources: tuple[str, ...] = ()
 
     def execute(self, sql: str, parameters: Any = None, *, name: str = "") -> Answer:
         text = sql.strip().removesuffix(";")
@@ -285,7 +286,7 @@ class Opened:
 
     @property
     def snapshot(self) -> Any:
-        return SimpleNamespace(facts=FACTS)
+        return SimpleNamespace(facts=FACTS, sources=())
 
     @property
     def ledger(self) -> Any:

@@ -159,6 +159,7 @@ def test_results_are_shown_as_it_pleases(start: Start, tmp_path: Path) -> None:
             ("\\o answers.txt", "results go to answers.txt; \\o shows them here again"),
             (QUERY, "free · left ε = 2.75 of 3"),
             ("\\o", "results are shown here"),
+            ("\\o shop.toml", "can't write shop.toml: it is a file that dpsql works with"),
             ("\\o nowhere/answers.txt", "can't write nowhere/answers.txt: No such file or directory"),
         ):
             terminal.type(f"{typed}\r")

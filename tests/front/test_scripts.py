@@ -183,6 +183,24 @@ def test_a_link_goes_on_leading_to_the_file(fake: object, capfd: Caught, tmp_pat
     assert (tmp_path / "out.txt").read_text(encoding="utf-8") == TABLE
 
 
+@pytest.mark.parametrize("how", ["policy", "database", "ledger", "script", "link", "parquet"])
+def test_what_a_session_lives_on_is_not_replaced(
+    fake: object, capfd: Caught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("policy", "database", "ledger", "script", "parquet"):
+        Path(name).write_text("SELECT 1", encoding="utf-8")
+    Path("link").symlink_to(tmp_path / "ledger")
+    given = ["script", "--policy", "policy", "--database", "database", "--ledger", "ledger", "-o", how]
+    if how == "parquet":
+        given = [*given[:-3], "parquet", "-o", "{}arquet", "--format", "parquet"]
+        Path("1arquet").symlink_to("parquet")
+    code, _, err = main(capfd, "run", *given)
+    assert code == 2
+    assert "it is a file that dpsql works with" in err
+    assert Path(how).read_text(encoding="utf-8") == "SELECT 1"
+
+
 def test_a_device_is_written_directly(fake: object, capfd: Caught) -> None:
     assert main(capfd, *RUN, "-c", QUERY, "-o", "/dev/null")[0] == 0
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)

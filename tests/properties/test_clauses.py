@@ -68,6 +68,10 @@ SOUND = [
         "gaussian",
     ),
     asked("SELECT COUNT(age, contribution_bounds_per_group => (1, 9)) FROM people"),
+    asked(
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed = 2)"
+        " sex, SUM(age, contribution_bounds_per_group => (1, 2)) FROM people GROUP BY CUBE (sex)"
+    ),
     asked("SELECT SUM(n, contribution_bounds_per_group => (-3, 4)), COUNT(DISTINCT n), COUNT(DISTINCT x) FROM events"),
 ]
 
