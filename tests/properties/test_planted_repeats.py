@@ -10,7 +10,7 @@ import pytest
 
 from dpsql.compile import identity
 from dpsql.compile.normalform import normal_form
-from dpsql.repeats import fits, lookup, question, stored
+from dpsql.repeats import fits, lookup, stored
 from tests.properties.inns import SLACK, build, policy
 from tests.properties.test_repeats_fresh import Draws, Pair, draws, same
 
@@ -54,7 +54,8 @@ def bounds_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def limits_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(question.Question, "chosen_by", "any")
+    of = stored.Record.of
+    patch.setattr(stored.Record, "of", lambda plan, identity, _: of(plan, identity, "any"))
 
 
 def means_are_one(patch: pytest.MonkeyPatch) -> None:
