@@ -18,10 +18,10 @@ Let S be the conjuncts of WHERE in the stored release and W those of the questio
   there a sum and a count are cut each by itself, and a mean as a whole. For the same reason a sum is there not read
   from a Bernstein slot. A mean of units' own means (`contribution_bounds_per_group`) is read from its like alone.
 
-Limits. A stored release has the limits that its statement or the planner gave it. Where a statement names none, those of
-any release that the planner limited under the same policy will do: they are its choice among several ways to cut what
-units with many rows bring, by what else was asked, and each is what "limited as the policy says" can mean. Then it is
-the vector under these limits that is given. Where a statement names limits or a strategy, its own must be the same.
+Limits. A stored release has the limits that its statement or the planner gave it. Where a statement names none, those
+of any release that the planner limited under the same policy will do: they are its choice among several ways to cut
+what units with many rows bring, by what else was asked, and each is what "limited as the policy says" can mean. Then
+it is the vector under these limits that is given. Where a statement names limits or a strategy, they must be the same.
 
 Is it as good? A stored number is given where its noise is no larger than that of a new one; or where its statement
 named at least the same epsilon, as long as it is at most MOST_NOISE times as wide. Who asks for a larger epsilon, or
