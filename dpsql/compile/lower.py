@@ -83,7 +83,8 @@ class _Lowerer:
     def check(self, tree: exp.Expr) -> None:
         """What public SQL has, and how much it makes. Raises DP2xx."""
         check_public(tree)
-        check_pairs(tree, {name: facts.rows for name, facts in self.facts.tables.items() if facts.rows is not None})
+        tables = {name: facts.rows for name, facts in self.facts.tables.items() if facts.rows is not None}
+        check_pairs(tree, tables, {r.name: 1 for r in self.releases if not r.keys})
 
     def place(self, node: exp.Expr, *, at_top: bool = False) -> exp.Expr:
         """`node`, a public part of the statement, with every release below it cut out, in place."""

@@ -29,9 +29,10 @@ RELEASED = 10_000
 """Rows of a released table, where nobody knows yet."""
 
 
-def check_pairs(tree: exp.Expr, tables: Mapping[str, int]) -> None:
-    """Raises DP240 where a SELECT compares too many. tables: the rows of public tables, by name."""
-    _Pairs(tables).query(tree, {})
+def check_pairs(tree: exp.Expr, tables: Mapping[str, int], released: Mapping[str, int]) -> None:
+    """Raises DP240 where a SELECT compares too many. tables: the rows of public tables, by name. released: those of
+    released tables, where they are known."""
+    _Pairs(tables).query(tree, released)
 
 
 class _Pairs:
