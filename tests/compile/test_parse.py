@@ -239,7 +239,7 @@ def test_strings_have_the_value_that_duckdb_reads(text: str, value: str | None) 
         ("SELECT EXISTS(1)", "DP101"),
         ("SELECT ANY(a) FROM t", "DP101"),
         ("SELECT 1 = ANY([1, 2])", "DP240"),
-        ("SELECT 1 = ALL(1, 2)", "DP240"),
+        ("SELECT 1 = ANY(1, 2)", "DP240"),
         ("SELECT (1 AS a)", "DP101"),
         ("SELECT 1" + " + 1" * 200, "DP104"),
         ("SELECT * FROM t" + " JOIN t" * 40, "DP104"),  # doubles with each join in sqlglot's parser

@@ -251,7 +251,7 @@ def reworded(rng: Random, statement: str) -> str:
 
 def grafted(rng: Random, statement: str, other: str) -> str:
     """An expression, or a whole query, of the other statement in the place of one of this; the statement itself where
-    one of them cannot be parsed."""
+    one of them cannot be parsed, or what comes of it cannot be written."""
     try:
         tree, donor = (sqlglot.parse_one(text, read="duckdb") for text in (statement, other))
     except (SqlglotError, RecursionError, TypeError):
@@ -260,5 +260,8 @@ def grafted(rng: Random, statement: str, other: str) -> str:
     places, parts = ([n for n in t.find_all(kind) if n.parent is not None] for t in (tree, donor))
     if not places or not parts:
         return statement
-    rng.choice(places).replace(rng.choice(parts).copy())
-    return tree.sql(dialect="duckdb")
+    try:
+        rng.choice(places).replace(rng.choice(parts).copy())
+        return tree.sql(dialect="duckdb")
+    except RecursionError:
+        return statement
