@@ -1,19 +1,21 @@
 """How many rows of one unit can meet: the limits on every private scan, so that no unit can explode a query.
 
 Every scan whose rows a unit can have several of is cut to W rows, a function of that unit alone. W is WORST_CASE times
-the statement's R, as far as `worst_case` lets it be, and less, even than R, where the product over joined scans would
-pass MOST_ROWS: so the work for one unit is bounded, and sums over its rows cannot overflow.
+the statement's R, as far as `worst_case` lets it be, and less, even than R, where joins of its rows with each other
+would pass MOST_JOINED, or its rows MOST_ROWS: so the work for one unit is bounded, and sums over its rows cannot
+overflow. (Joining a table with itself on the unit n times makes W^n rows of one unit and next to none of the others:
+the only thing in a statement by which one unit could take longer than all others together.)
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from dpsql.compile.ir import Filter, Join, JoinKind, Mark, PerUnit, Project, Public, Relation, Scan, Union, Window
-from dpsql.compile.limits import MOST_ROWS, WORST_CASE, Declared
+from dpsql.compile.limits import MOST_JOINED, MOST_ROWS, WORST_CASE, Declared
 from dpsql.compile.relations import scans
 from dpsql.errors import Span, refusal
 
@@ -52,43 +54,61 @@ def limited(relation: Relation, most: Mapping[str, int], driving: Mapping[str, i
         return _cut(relation, limits)
 
     def explodes(part: int) -> bool:
-        return _meeting(cut(part))[1] > MOST_ROWS
+        found = _meeting(cut(part))
+        return found.most > MOST_ROWS or found.joined > MOST_JOINED
 
     if explodes(kept):
         kept = bisect_left(range(most_parts), True, key=lambda part: explodes(part + 1))
     if kept > 0:
         return cut(kept)
-    reason = f"rows of one unit could meet in more than {MOST_ROWS:,} ways"
+    most_ways = MOST_JOINED if _meeting(cut(1)).joined > MOST_JOINED else MOST_ROWS
+    reason = f"rows of one unit could meet in more than {most_ways:,} ways"
     repair = "join by keys, or aggregate each table per unit before they are joined"
     raise refusal("DP223", reason, span=span, repair=repair)
 
 
 def most_rows(relation: Relation) -> int:
     """How many rows of one unit the relation can have."""
-    return max(_meeting(relation)[0], 1)
+    return max(_meeting(relation).rows, 1)
 
 
-def _meeting(relation: Relation) -> tuple[int, int]:
-    """(rows of one unit in the relation, pairs of rows that are looked at for it at the worst point below)."""
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """Of one unit. rows: in the relation. most: rows, or pairs of rows that are looked at, at the worst point below.
+    joined: pairs of all joins below of several rows with several."""
+
+    rows: int
+    most: int
+    joined: int = 0
+
+
+def _paired(rows: int, pairs: int, left: _Meeting, right: _Meeting, *, looked_up: bool = False) -> _Meeting:
+    """Two relations joined: so many rows come of so many pairs. looked_up: each row of `left` meets one at most."""
+    multiplied = 0 if looked_up or min(left.rows, right.rows) <= 1 else pairs
+    return _Meeting(rows, max(left.most, right.most, pairs), left.joined + right.joined + multiplied)
+
+
+def _meeting(relation: Relation) -> _Meeting:
     match relation:
         case Scan(public=public, many=many, limit=limit, meets=meets):
             rows = meets if public else limit if many else 1
             assert rows is not None
-            return rows, rows
+            return _Meeting(rows, rows)
         case Public():
-            return 1, 1
+            return _Meeting(1, 1)
         case Join(kind=kind, left=left, right=right, unique=unique):
-            (a, worst), (b, other) = _meeting(left), _meeting(right)
-            rows = a if unique else joined_rows(a, b, full=kind is JoinKind.FULL)
-            return rows, max(worst, other, rows)
+            a, b = _meeting(left), _meeting(right)
+            rows = a.rows if unique else joined_rows(a.rows, b.rows, full=kind is JoinKind.FULL)
+            return _paired(rows, rows, a, b, looked_up=unique)
         case Mark(input=source, right=right):
-            (a, worst), (b, other) = _meeting(source), _meeting(right)
-            return a, max(worst, other, a * b)
+            a, b = _meeting(source), _meeting(right)
+            return _paired(a.rows, a.rows * b.rows, a, b)
         case Filter(input=source) | Project(input=source) | PerUnit(input=source) | Window(input=source):
             return _meeting(source)
         case Union(inputs=inputs):
             found = [_meeting(part) for part in inputs]
-            return sum(rows for rows, _ in found), max(sum(rows for rows, _ in found), *(worst for _, worst in found))
+            rows = sum(part.rows for part in found)
+            return _Meeting(rows, max(rows, *(p.most for p in found)), sum(p.joined for p in found))
         case _:
             assert_never(relation)
 

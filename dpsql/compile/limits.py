@@ -29,7 +29,11 @@ WORST_CASE = 20
 """Without another limit a scan is cut to so many times R rows of each unit."""
 
 MOST_ROWS = 10**7
-"""Rows of one unit that may meet at any point of a statement: no unit can explode a join, and no sum can overflow."""
+"""Rows of one unit at any point of a statement: no sum can overflow."""
+
+MOST_JOINED = 10**6
+"""Pairs of rows of one unit that all joins of a release together may look at where both sides have several: no unit can
+explode them, and what a clock tells of one unit is bounded."""
 
 LAPLACE, NORMAL = MECHANISMS = ("laplace", "gaussian")
 

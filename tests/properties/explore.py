@@ -11,6 +11,7 @@ import pytest
 
 from dpsql.compile import rewrite
 from dpsql.compile.ir import Join, Scan
+from dpsql.compile.limits import MOST_JOINED
 from dpsql.compile.relations import is_private
 from dpsql.vault.open import open_engines
 from tests.properties import worlds
@@ -100,6 +101,7 @@ def cut_scans(patch: pytest.MonkeyPatch, worst_case: int, most_rows: int) -> Non
     for module in ("limits", "bounds"):
         patch.setattr(f"dpsql.compile.{module}.WORST_CASE", worst_case)
         patch.setattr(f"dpsql.compile.{module}.MOST_ROWS", most_rows)
+        patch.setattr(f"dpsql.compile.{module}.MOST_JOINED", min(most_rows, MOST_JOINED))
     patch.setattr("dpsql.compile.rows.MOST_ROWS", most_rows)
 
 

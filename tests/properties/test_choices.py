@@ -83,12 +83,12 @@ def test_a_join_that_multiplies_rows_needs_a_limit_on_each_group(tmp_path: Path)
 
 def test_no_unit_explodes_a_join_with_a_public_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The public table's rows count in the bound on what may meet: 60 rows of a unit meet three prices."""
-    monkeypatch.setattr(bounds, "MOST_ROWS", 60)
+    monkeypatch.setattr(bounds, "MOST_JOINED", 60)
     with Bench(World(tmp_path / "world", PUBLIC, Terms())) as bench:
         ready = bench.side(CROWDED).outcome(Asked(AUCTION))
         assert isinstance(ready, Ready)
         assert '"events"."$rank" <= 20' in ready.texts[0]
-    monkeypatch.setattr(bounds, "MOST_ROWS", 2)
+    monkeypatch.setattr(bounds, "MOST_ROWS", 2)  # one row meets three prices
     with pytest.raises(Error, match="could meet in more than 2 ways"):
         examine(tmp_path / "two", CROWDED, [AUCTION], "1")
 
