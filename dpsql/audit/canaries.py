@@ -146,21 +146,21 @@ def wide(folder: Path, random: Random, epsilon: str) -> Canaries:
 
 
 def audit(canaries: Canaries, questions: Sequence[Question], going: Callable[[], bool] = lambda: True) -> list[Finding]:
-    """One finding per question. Each is about a statement of its own: none is the release of an earlier one again, or
-    it would cost nothing, which is no claim about it."""
+    """One finding per question. Each is asked in an account of its own: what an earlier answer gives as well would cost
+    nothing, which is no claim about it."""
     findings: list[Finding] = []
-    with canaries.world.connect() as connection:
-        for question in questions:
-            if not going():
-                findings.append(Finding(question.text, "one run", 0.0, ONE_RUN, "no time", tested=False))
-                continue
-            try:
+    for question in questions:
+        if not going():
+            findings.append(Finding(question.text, "one run", 0.0, ONE_RUN, "no time", tested=False))
+            continue
+        try:
+            with canaries.world.connect() as connection:
                 columns, epsilon = ask(connection, question, canaries)
-            except dpsql.Error as error:
-                findings.append(_failed(question.text, error))
-            else:
-                for text, scores in zip(question.texts, columns, strict=True):
-                    findings.append(judge(text, canaries.coins, scores, float(epsilon)))
+        except dpsql.Error as error:
+            findings.append(_failed(question.text, error))
+        else:
+            for text, scores in zip(question.texts, columns, strict=True):
+                findings.append(judge(text, canaries.coins, scores, float(epsilon)))
     return findings
 
 

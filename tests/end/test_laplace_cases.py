@@ -240,8 +240,8 @@ def test_the_script_runs(case: str, database: Path, command: Run) -> None:
 
 
 def test_all_scripts_run_one_after_the_other(database: Path, command: Run) -> None:
-    """No script leaves a setting to the next one. Cases 4 and 6 share their bars, so 6 is free; case 5 pays for what the
-    others have not answered as well."""
+    """No script leaves a setting to the next one. Cases 4 and 6 share their bars, so 6 is free; case 5 pays for
+    what the others have not answered as well."""
     given = ("--policy", FOLDER / "policy.toml", "--database", database, "--format", "csv", "-c", "SHOW BUDGET")
     done = command("run", *given, *SCRIPTS)
     assert done.returncode == 0, done.stderr
