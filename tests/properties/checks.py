@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import count
 from math import erfc, exp
 from pathlib import Path
 from random import Random
@@ -175,13 +176,15 @@ def check_noise(one: Asked, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
         chosen.append((name, winners, epsilon, [Fraction(u, moved) for u in utilities]))
         return choose_plain(name, utilities, moved, epsilon, winners)
 
+    names = count()
     with patch.context() as inner:
         inner.setattr(noise, "_add", add)
         inner.setattr(noise, "choose", choose)
         inner.setattr(noise, "_selected", selected)
         inner.setattr("dpsql.session.seal_release", lambda plan, _: seal_plain(plan, one.salt))
         inner.setattr("dpsql.session.Reads.of", lambda _, plan, __: ready.read(plan))
-        inner.setattr("dpsql.session.Session._stored", lambda *_: {})  # what is stored would not be drawn
+        inner.setattr("dpsql.session.Session._stored", lambda *_: {})  # what is stored would not be drawn, nor would
+        inner.setattr("dpsql.repeats.question.name_of", lambda base, _: f"{base}.{next(names)}")  # the second of twins
         side.set(one)
         answer = side.session.execute(one.sql)
         price = side.session.settings.request
