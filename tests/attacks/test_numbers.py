@@ -16,6 +16,7 @@ from dpsql.compile import rewrite
 from dpsql.compile.plan import ReleasePlan
 from dpsql.errors import Error
 from dpsql.policy.load import load_policy
+from dpsql.releases import receipt_columns
 from dpsql.session import Compiled
 from dpsql.vault import noise
 from dpsql.vault import snapshot as snapshots
@@ -218,9 +219,10 @@ def test_d06_r09_change_one_costs_twice_and_no_more(tmp_path: Path, sql: str) ->
 def test_r03_an_interval_covers_what_it_states(pure: Pair, sql: str) -> None:
     """Of 4,000 releases 95 % are covered in the mean, or more by less than one step of the grid; five deviations."""
     pure.settings({})
-    (column,) = (c for c in pure.sides[0].execute(sql).receipt.columns)  # type: ignore[union-attr]
+    compiled = pure.sides[0].compile(sql)
+    (column,) = receipt_columns(compiled.plan, {})
     plan, (draw, _) = draws(pure, sql)
-    ((_, larger, _, _),) = pure.exact(pure.sides[0].compile(sql))
+    ((_, larger, _, _),) = pure.exact(compiled)
     (exact,) = next(iter(vectors(larger, plan)[0].values()))
     assert column.half_width is not None
     covered = sum(abs(draw().column("a1")[0].as_py() - exact) <= column.half_width for _ in range(4000)) / 4000

@@ -117,6 +117,7 @@ def test_what_a_clock_tells_of_one_unit(case: str, neighbours: Neighbours) -> No
         assert abs(found.advantage) < SMALL, found
 
 
+@pytest.mark.audit
 def test_a_planted_leak_is_found(neighbours: Neighbours) -> None:
     """200 microseconds for one unit, in runs of some milliseconds."""
     larger, smaller = neighbours(*CASES["a unit of one row"])
