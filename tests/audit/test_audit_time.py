@@ -164,6 +164,7 @@ def test_the_time_of_a_decision_on_a_key_does_not_tell_how_many_units_it_has() -
     assert not found.apart, found
 
 
+@pytest.mark.audit
 def test_a_sampler_that_stops_early_is_found() -> None:
     """One coin after the other until the first tail: what step 2 of discrete Laplace must not do."""
     rng = np.random.default_rng(1)
