@@ -75,6 +75,14 @@ def floored(answer: Answer, positions: Sequence[int]) -> Answer:
     return replace(answer, table=table)
 
 
+def streamed(table: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
 def finished(result: pa.Table, half_widths: Sequence[int], receipt: Receipt) -> Answer:
     """The answer from the outer engine's result, whose last columns are the half-widths of those at these positions:
     they are taken off and put beside."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
+from dpsql.answer import streamed
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.relations import publics
@@ -38,7 +39,7 @@ class Reads:
         """What stands for each: its result, or, where it reads releases that are not there yet, what is asked of which.
         given: what `of` gave. new: the names of those releases."""
         if given is not None:
-            return {name: _digest(_bytes(table)) for name, table in given.items()}
+            return {name: _digest(streamed(table)) for name, table in given.items()}
         asked = {name: self._queries[name] for name in set(publics(plan.release.input))}
         return {
             name: _digest(repr((query.text, sorted((n, new.get(n, "")) for n in self._needs(name)))).encode())
@@ -54,13 +55,6 @@ class Reads:
             # In one order, so that the same rows are the same release again, whatever thread found them first.
             self._results[name] = result.sort_by([(column, "ascending") for column in result.column_names])
         return self._results[name]
-
-
-def _bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
 
 
 def _digest(said: bytes) -> str:

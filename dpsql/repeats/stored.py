@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpsql.answer import streamed
 from dpsql.compile.cover import cover
 from dpsql.compile.grid import Grid, grid_of
 from dpsql.compile.identity import Identity, all_groups, argument_text, arguments
@@ -228,10 +229,7 @@ def dumps(plan: ReleasePlan, record: Record, released: Released) -> bytes:
             for part, component in enumerate(reading.vector):
                 columns[f"v{i}.{part}"] = pa.array([str(int(v)) for v in component], pa.string())
     table = pa.table(columns).replace_schema_metadata({_RECORD: _written(record).encode()})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    stream = bytes(sink.getvalue())
+    stream = streamed(table)
     return hashlib.sha256(stream).digest() + stream
 
 
