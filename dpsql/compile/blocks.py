@@ -287,6 +287,13 @@ def origin(source: Source, name: str) -> tuple[TableSource, str] | None:
     return origin(*inner) if inner is not None else None
 
 
+def holds_rows(source: Source) -> bool:
+    """Whether a FROM item holds rows of units (a release's output does not count)."""
+    if isinstance(source, TableSource):
+        return not source.table.public
+    return isinstance(source, BlockSource) or (isinstance(source, OtherSource) and source.rows)
+
+
 def is_optional(block: PrivateBlock, source: Source, name: str) -> bool:
     """Whether a source's column, unchanged by lineage, can be missing because an outer join found no partner."""
     return any(optional is source for optional in block.optional) or is_missing_inside(source, name)

@@ -1,4 +1,4 @@
-"""What the columns of a query over public tables and releases are called, as a query around it sees them."""
+"""What the columns of a query are called, as a query around it sees them, and which WITH entries it can name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from dpsql.compile.blocks import Private
+from dpsql.compile.blocks import OtherSource, Private, PublicSource, Rows, Source, TableSource, item_name
 from dpsql.compile.names import called_columns
 from dpsql.compile.parse import span_of
 from dpsql.compile.trees import default_name, folded, from_items, is_star
@@ -79,3 +79,25 @@ def _columns_of_item(node: exp.Expr, env: Environment, of_table: OfTable) -> lis
     alias = node.args.get("alias")
     renamed = [c.name for c in (alias.columns if alias is not None else ())]
     return called_columns(columns, renamed, span_of(node))
+
+
+def as_written(source: Source, visible: str) -> Source:
+    """A FROM item of a public query: its columns keep the names that they are called by in the text."""
+    if isinstance(source, TableSource | PublicSource):
+        names = tuple((called, called) for called, _ in source.columns)
+        return OtherSource(source.node, visible, names)
+    return source
+
+
+def kept_in(env: Environment) -> tuple[exp.CTE, ...]:
+    """The public WITH entries that can be named here, in an order in which each names those before it."""
+    return tuple(cte.kept for cte in env.values() if cte.kept is not None)
+
+
+def items_of(block: Rows, of_cte: Sequence[str], renamed: Sequence[str], node: exp.Expr) -> tuple[tuple[str, str], ...]:
+    """(called, actual) pairs of a subquery's columns. In the SQL that is made they are c1, c2, ...: no name of an
+    analyst's can stand beside, or in the place of, "$unit" and "$rank" (DuckDB takes the first of two equal names)."""
+    span = span_of(node)
+    inside = called_columns(block.names, of_cte, span, spare=True)
+    called = called_columns(inside, renamed, span)
+    return tuple((name, item_name(i)) for i, name in enumerate(called))

@@ -35,12 +35,13 @@ from dpsql.compile.blocks import (
     TableSource,
     check_blocks,
     check_from,
+    holds_rows,
     item_name,
     nested_column,
     tables_of,
 )
 from dpsql.compile.names import Names, Prefer, called_columns
-from dpsql.compile.outputs import Cte, Environment, columns_of
+from dpsql.compile.outputs import Cte, Environment, as_written, columns_of, items_of, kept_in
 from dpsql.compile.parse import Parsed, span_of
 from dpsql.compile.trees import aliased, copied, default_name, folded, from_items, is_plain_subquery
 from dpsql.errors import Error, Span, nearest, refusal
@@ -145,14 +146,14 @@ class _Resolver:
         items = from_items(node)
         check_from(items)
         sources = [self._source(item, env, names) for item in items]
-        if any(map(_is_private, sources)):
+        if any(map(holds_rows, sources)):
             return self._private(node, sources, env, ctes, names)
         for item in node.expressions:
             if not isinstance(item, exp.Alias) and item.find(exp.Query) is not None:
                 item.replace(aliased(copied(item), default_name(item)))  # a release will stand in it
         for visible in names.sources:  # the aliases of private blocks below are not to hide these
             self._used.setdefault(visible, 1)
-        written = Names({visible: _as_written(s, visible) for visible, s in names.sources.items()}, outer=outer)
+        written = Names({visible: as_written(s, visible) for visible, s in names.sources.items()}, outer=outer)
         self._doubt(node, written)
         joins = node.args.get("joins") or ()
         for part in [
@@ -219,7 +220,7 @@ class _Resolver:
         copy = copied(node)
         bound: Nested | None = self.query(copy, env, names)
         if bound is None:
-            bound = self._correlated(node, env, names) or PublicBlock(copy, _kept(env))
+            bound = self._correlated(node, env, names) or PublicBlock(copy, kept_in(env))
         return bound, span_of(node)
 
     def _correlated(self, node: exp.Expr, env: Environment, names: Names) -> PrivateBlock | None:
@@ -259,7 +260,7 @@ class _Resolver:
                     self._bind_public_table(node, env)
             elif isinstance(cte.body, PrivateBlock | PrivateUnion):
                 source = BlockSource(
-                    cte.body, self._unique(alias), _items_of(cte.body, cte.columns, renamed, node), node
+                    cte.body, self._unique(alias), items_of(cte.body, cte.columns, renamed, node), node
                 )
             elif cte.body is None:
                 source = self._public_cte(node, cte, alias, renamed, env)
@@ -268,7 +269,7 @@ class _Resolver:
         elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
             bound = self._public_or_rows(node.this if is_plain_subquery(node) else node, env, None)
             if isinstance(bound, PrivateBlock | PrivateUnion):
-                source = BlockSource(bound, self._unique(alias or "derived"), _items_of(bound, (), renamed, node), node)
+                source = BlockSource(bound, self._unique(alias or "derived"), items_of(bound, (), renamed, node), node)
             elif bound is None:
                 source = self._public(node, alias, renamed, env)
             else:
@@ -320,7 +321,7 @@ class _Resolver:
         self, node: exp.Expr, query: exp.Expr, alias: str, called: Sequence[str], env: Environment
     ) -> PublicSource:
         columns = tuple((name, item_name(i)) for i, name in enumerate(called))
-        return PublicSource(PublicBlock(query, _kept(env)), self._unique(alias or "derived"), columns, node)
+        return PublicSource(PublicBlock(query, kept_in(env)), self._unique(alias or "derived"), columns, node)
 
     def _write_cte(self, node: exp.Expr, cte: exp.CTE) -> None:
         """Name a CTE in FROM as it is called now, and by its old name for the columns."""
@@ -376,37 +377,6 @@ class _Resolver:
         base = "".join(c if c.isalnum() or c == "_" else "_" for c in base).lower() or "t"
         self._used[base] = self._used.get(base, 0) + 1
         return base if self._used[base] == 1 else self._unique(f"{base}_{self._used[base]}")
-
-
-def _is_private(source: Source) -> bool:
-    """Whether a FROM item holds rows of units (a release's output does not count)."""
-    if isinstance(source, TableSource):
-        return not source.table.public
-    return isinstance(source, BlockSource) or (isinstance(source, OtherSource) and source.rows)
-
-
-def _as_written(source: Source, visible: str) -> Source:
-    """A FROM item of a public query: its columns keep the names that they are called by in the text."""
-    if isinstance(source, TableSource | PublicSource):
-        names = tuple((called, called) for called, _ in source.columns)
-        return OtherSource(source.node, visible, names)
-    return source
-
-
-def _kept(env: Environment) -> tuple[exp.CTE, ...]:
-    """The public WITH entries that can be named here, in an order in which each names those before it."""
-    return tuple(cte.kept for cte in env.values() if cte.kept is not None)
-
-
-def _items_of(
-    block: Rows, of_cte: Sequence[str], renamed: Sequence[str], node: exp.Expr
-) -> tuple[tuple[str, str], ...]:
-    """(called, actual) pairs of a subquery's columns. In the SQL that is made they are c1, c2, ...: no name of an
-    analyst's can stand beside, or in the place of, "$unit" and "$rank" (DuckDB takes the first of two equal names)."""
-    span = span_of(node)
-    inside = called_columns(block.names, of_cte, span, spare=True)
-    called = called_columns(inside, renamed, span)
-    return tuple((name, item_name(i)) for i, name in enumerate(called))
 
 
 def _check_reserved(root: exp.Expr) -> None:
