@@ -24,7 +24,7 @@ class Due:
 
     planned: ReleasePlan
     question: Question | None
-    match: Match | None
+    match: Match
 
     @property
     def name(self) -> str:
@@ -33,15 +33,12 @@ class Due:
     @property
     def left(self) -> ReleasePlan:
         """What would be drawn."""
-        planned = self.match.left if self.match is not None else None
-        return planned or self.planned
+        return self.match.left or self.planned
 
     @property
     def part(self) -> Question | None:
         """What will be stored of it."""
-        if self.question is None or self.match is None:
-            return None
-        return self.question.of_part(self.match.kept or self.planned)
+        return self.question.of_part(self.match.kept or self.planned) if self.question is not None else None
 
 
 @dataclass(slots=True)
@@ -68,7 +65,7 @@ class Bill:
     def shareable(self) -> dict[str, str]:
         """The names of releases that another analyst may have paid for: new to this one, and not to all together. Not
         of what is merged: theirs may come from another stored vector than this analyst has seen, and tell more."""
-        parts = {name: due.part for name, due in self.due.items() if due.match is not None and not due.match.merges}
+        parts = {name: due.part for name, due in self.due.items() if not due.match.merges}
         return {name: part.name for name, part in parts.items() if part is not None}
 
     def stored(self) -> list[str]:
@@ -100,7 +97,7 @@ def bill(plan: PrivatePlan, reads: Reads, repeats: Repeats) -> Bill:
     for planned in plan.releases:
         name, given = planned.release.name, reads.of(planned, found.tables)
         if given is None:
-            found.due[name] = Due(planned, None, None)
+            found.due[name] = Due(planned, None, Match({}, planned, None))
             continue
         question = repeats.question(planned, reads.digests(planned, given, {}))
         match = repeats.look_up(question)

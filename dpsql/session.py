@@ -195,11 +195,9 @@ class Session:
                 assert given is not None  # releases stand in the order in which they read each other
                 part = due.part or self._repeats.question(due.planned, reads.digests(due.planned, given, {}))
                 if name not in shared:
-                    drawn = self._release(due, sealed[name], given)
-                    if due.match is not None:
-                        drawn = due.match.joined(drawn)
+                    drawn = due.match.joined(self._release(due, sealed[name], given))
                     new[part.name] = dumps(part.plan, part.recorded(groups_of(drawn.keys)), drawn)
-                    found.add(name, due.planned, due.match.released(drawn) if due.match is not None else drawn)
+                    found.add(name, due.planned, due.match.released(drawn))
                 else:
                     new[part.name] = shared[name]
                 others = [*([due] if name in shared else []), *found.same_as(due)]

@@ -10,14 +10,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from dpsql.compile.gate import SealedSql
-from dpsql.compile.identity import Identity
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.rewrite import groups_where_sql, keys_sql
 from dpsql.compile.slots import Slot
 from dpsql.compile.trees import column, operands, unwrapped
 from dpsql.policy.facts import Kind
 from dpsql.repeats.question import Question
-from dpsql.repeats.stored import Group, Record, Stored, groups_of
+from dpsql.repeats.stored import Group, Stored, groups_of
 from dpsql.vault.readings import Noised
 
 Ask = Callable[[SealedSql, Mapping[str, pa.Table]], pa.Table | None]
@@ -101,13 +100,10 @@ class Fits:
         if stored.keys is None:  # which there will be is not known yet, and does not matter
             return Fit(stored, None, (), 1, why)
         over_keys = [c for c in conditions if c is not None]
-        if not all(self._has_all(stored, place, over_keys) for place in self._dropped(record, asked)):
+        dropped = [place for place, text in enumerate(record.keys) if text not in asked.keys]  # what is added up over
+        if not all(self._has_all(stored, place, over_keys) for place in dropped):
             return None
         return self._placed(question, stored, over_keys, why)
-
-    def _dropped(self, record: Record, asked: Identity) -> list[int]:
-        """The places of the stored keys over which is added up."""
-        return [place for place, text in enumerate(record.keys) if text not in asked.keys]
 
     def _has_all(self, stored: Stored, place: int, conditions: Sequence[exp.Expr]) -> bool:
         """Whether every row that meets the conditions has one of the stored values of a key, where the groups are

@@ -24,6 +24,7 @@ from dpsql.owner import open_account
 from dpsql.policy.load import load_policy
 from dpsql.prices import Due
 from dpsql.reads import Reads
+from dpsql.repeats.lookup import Match
 from dpsql.session import Compiled, Session
 from dpsql.vault import snapshot as snapshots
 from dpsql.vault.open import open_engines
@@ -122,7 +123,7 @@ class Pair:
             tables = reads.of(plan, released)
             assert tables is not None
             larger, smaller, alone = (engine.run(salted.text, tables) for engine in engines)
-            due = Due(plan, None, None)
+            due = Due(plan, None, Match({}, plan, None))
             released[plan.release.name] = self.sides[0]._release(due, sealed, tables).table(plan)
             found.append((plan, larger, smaller, alone))
         return found

@@ -20,6 +20,7 @@ import pytest
 from dpsql.prices import Due
 from dpsql.privacy.mechanisms import DiscreteLaplace, Law, RoundedNormal
 from dpsql.privacy.selection import conditioned
+from dpsql.repeats.lookup import Match
 from dpsql.session import Session, open_session
 from tests.audit.clocks import Told, raced, told
 
@@ -101,7 +102,7 @@ def released(session: Session, sql: str) -> Release:
     """The only step that reads private rows: the engine, and the noise on what it gives."""
     compiled = session.compile(sql)
     (planned,), (sealed,) = compiled.plan.releases, compiled.rewritten.inner
-    due = Due(planned, None, None)
+    due = Due(planned, None, Match({}, planned, None))
     return lambda: session._release(due, sealed, {})
 
 
