@@ -364,6 +364,15 @@ def test_a_mistake_above_the_release_is_found_before_the_charge(connection: dpsq
 # ------------------------------------------------------------------------------------ the engine fails
 
 
+def check_three_failures(connection: dpsql.Connection) -> None:
+    """Each is one text, and charged. One statement was answered before."""
+    for number in range(3):
+        with pytest.raises(dpsql.OperationalError) as caught:
+            connection.execute(f"SELECT COUNT(*) FROM patients WHERE age > {number}")
+        assert str(caught.value) == "DP501: the statement could not be finished; its charge stays"
+        assert spent(connection) == 2 + number
+
+
 @pytest.mark.parametrize(
     ("limit", "asked"),
     [
@@ -385,11 +394,7 @@ def test_time_and_memory_that_run_out_are_the_same_text(
                 connection.execute("SELECT COUNT(*) + 2 FROM visits")
         with monkeypatch.context() as patch:
             patch.setattr(private, "run", lambda *_, run=private.run: run(asked))
-            for number in range(3):
-                with pytest.raises(dpsql.OperationalError) as caught:
-                    connection.execute(f"SELECT COUNT(*) FROM patients WHERE age > {number}")
-                assert str(caught.value) == "DP501: the statement could not be finished; its charge stays"
-                assert spent(connection) == 2 + number
+            check_three_failures(connection)
         with pytest.raises(dpsql.BudgetError, match=r"^DP405: .* frozen after 3 failures"):
             connection.execute(COUNT)
 
@@ -407,11 +412,7 @@ def test_a_failing_engine_is_one_text_and_freezes_the_account(
     connection.execute("SELECT COUNT(*) FROM visits")
     with monkeypatch.context() as patch:
         patch.setattr(connection._session._engines.private, "run", fail)
-        for number in range(3):
-            with pytest.raises(dpsql.OperationalError) as caught:
-                connection.execute(f"SELECT COUNT(*) FROM patients WHERE age > {number}")
-            assert str(caught.value) == "DP501: the statement could not be finished; its charge stays"
-            assert spent(connection) == 2 + number
+        check_three_failures(connection)
         with pytest.raises(dpsql.BudgetError, match=r"^DP405: .* frozen after 3 failures"):
             connection.execute(COUNT)
     with (

@@ -13,12 +13,13 @@ from random import Random
 import pyarrow as pa
 
 from dpsql import owner
+from dpsql.audit.data import home as home_in
 from dpsql.errors import Error
 from dpsql.ledger import default_path
 from dpsql.session import open_session
 from tests.fuzz import damage
 from tests.fuzz.hunt import End, raised_at
-from tests.fuzz.library import DATABASE, Watched, build, homes, removed
+from tests.fuzz.library import DATABASE, Watched, build, removed
 
 STORED = "SELECT town, COUNT(*) AS n FROM people GROUP BY town"
 NEW = "SELECT COUNT(*) AS n, SUM(l.fee) AS f FROM loans l JOIN books b ON l.book = b.book WHERE b.price > 5"
@@ -39,7 +40,7 @@ class _Damaged:
     def __init__(self, folder: Path):
         self._folder = folder
         self._policy = build(folder)
-        with homes(folder):
+        with home_in(folder):
             watched = Watched(open_session(self._policy, folder / DATABASE))
             self._answer = self._asked(watched, STORED)
             self._paths = self._find()
@@ -101,7 +102,7 @@ class _Damaged:
 
     def ask(self, content: bytes) -> End:
         self._renews = zlib.crc32(content) % 8 == 0  # which takes a while
-        with homes(self._folder):
+        with home_in(self._folder):
             lines = content.decode().splitlines()
             self._put_back(self._now if "open" in lines else self._closed)
             for blow in lines:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -13,6 +10,7 @@ import pyarrow as pa
 
 from dpsql import session as session_module
 from dpsql.answer import Answer
+from dpsql.audit.data import home as home_in
 from dpsql.compile.parse import Parsed
 from dpsql.errors import Error
 from dpsql.session import Session, open_session
@@ -37,22 +35,6 @@ def statements() -> list[str]:
     return [line.partition(" ")[2].split("|||")[0].strip() for line in lines if line and not line.startswith("#")]
 
 
-@contextmanager
-def homes(folder: Path) -> Iterator[None]:
-    """Budgets and snapshots are kept in this folder meanwhile."""
-    names = {f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in ("STATE", "CACHE", "CONFIG")}
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(names)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def build(folder: Path) -> Path:
     """The library's database and policy in the folder; the path of the policy."""
     if not folder.joinpath(DATABASE).exists():
@@ -65,7 +47,7 @@ def build(folder: Path) -> Path:
 
 def open_library(folder: Path) -> Watched:
     """A session over the library in a home of its own."""
-    with homes(folder):
+    with home_in(folder):
         return Watched(open_session(build(folder), folder / DATABASE))
 
 

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+from dpsql.audit.data import home as home_in
 from dpsql.errors import Error
 from dpsql.policy.load import load_policy
 from dpsql.session import open_session
 from tests.fuzz.hunt import End, raised_at
-from tests.fuzz.library import DATABASE, POLICY, Watched, build, homes, removed
+from tests.fuzz.library import DATABASE, POLICY, Watched, build, removed
 from tests.policy.test_policy_fuzz import NASTY, TEXTS, WORDS
 
 _HUGE = [
@@ -73,7 +74,7 @@ class Policies:
         """A session under the policy, in a home that is new."""
         home = self._folder / "home"
         try:
-            with homes(home):
+            with home_in(home):
                 watched = Watched(open_session(file, self._folder / DATABASE))
                 try:
                     kinds = ""
