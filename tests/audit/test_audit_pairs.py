@@ -59,9 +59,10 @@ def test_all_of_a_run_is_seen(tmp_path: Path) -> None:
     design = BY_NAME["a private key alone"]
     side = Side(tmp_path / "side", design, design.larger)
     seen = side.run()
-    shown = any("'c1'" in str(side.run()["order 1"]) for _ in range(20))
+    more = [side.run() for _ in range(20)]
+    shown = any("'c1'" in str(run["order 1"]) for run in more)
     side.close()
-    assert {channel.split()[0] for channel in seen} == set(KINDS)
+    assert {channel.split()[0] for run in (seen, *more) for channel in run} == set(KINDS)  # a key is not always shown
     assert seen["charge receipt 1"] == seen["charge balance 1"] == "1/4 1/10"
     assert isinstance(seen["value 1: a1 in all"], float)
     assert shown, "a key of several units, which is shown more often than not"

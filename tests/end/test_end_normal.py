@@ -105,8 +105,9 @@ def test_a_decision_on_keys_takes_the_noise_that_shows_more(groups: int) -> None
     selection = Selection(None, groups)
     key = Key("k1", Scalar(exp.column("x", "t"), Facts(SqlType(Kind.VARCHAR))), "x")
     release = Release("released_1", Scan("t", "t", public=False), "t", (key,), None, ("k1",), ())
-    draft = ReleasePlan(release, limits, (None,), (), selection)
-    ((planned,), joint) = priced([([draft], Request(Fraction(1), DELTA))])
+    request = Request(Fraction(1), DELTA)
+    draft = ReleasePlan(release, limits, (None,), (), request, selection)
+    ((planned,), joint) = priced([([draft], request)])
     assert planned.selection is not None
     by_laplace = half_kept_by_conditioned(1, 1e-6, groups)
     by_normal = half_kept_by_normal(sqrt(groups) / mu(1, 5e-7), 5e-7, groups)

@@ -56,7 +56,7 @@ def revealing(clinic: Clinic, revealed: bool) -> Clinic:
 
 
 def surfaces(clinic: Clinic, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """All that is said of one statement, by where it is said. Each asks for another price, so that none is free."""
+    """All that is said of one statement, by where it is said. Each asks for a higher price, so that none is free."""
     said = {}
     with dpsql.connect(clinic.policy, clinic.database) as connection:
         cursor = connection.execute(ASKED)
@@ -66,14 +66,14 @@ def surfaces(clinic: Clinic, capsys: pytest.CaptureFixture[str]) -> dict[str, st
             said[command] = str(connection.execute(command).fetchall())
         said["html"] = connection.execute(ASKED)._repr_html_()
     asked = [str(clinic.policy), "--database", str(clinic.database), "-c"]
-    for style in ("table", "csv", "json"):
-        main(["run", "--stats", "--format", style, "--policy", *asked, f"SET epsilon = 0.5; {ASKED}"])
+    for number, style in enumerate(("table", "csv", "json"), 1):
+        main(["run", "--stats", "--format", style, "--policy", *asked, f"SET epsilon = {1 + number / 8}; {ASKED}"])
         captured = capsys.readouterr()
         said[f"run {style}"] = captured.out + captured.err
         clinic.policy.touch()
     terminal = Terminal()
     session = open_session(clinic.policy, clinic.database)
-    session.settings.set("epsilon", "0.25")
+    session.settings.set("epsilon", "1.5")
     script.ask(session, ASKED, "", terminal)
     session.close()
     said["turning sign"] = terminal.getvalue()

@@ -197,7 +197,7 @@ def test_a_choice_has_its_hint_and_half_of_it_is_charged(session: Session) -> No
 def test_the_noise_is_that_of_the_share(session: Session) -> None:
     columns = session.execute("SELECT COUNT(*, epsilon => 0.1), SUM(age, epsilon => 0.4) FROM patients").receipt
     assert columns is not None
-    assert [c.scale for c in columns.columns] == pytest.approx([3 * 120 / 0.4, 3 / 0.1])
+    assert [c.scale for c in columns.columns] == pytest.approx([3 / 0.1, 3 * 120 / 0.4])
 
 
 def test_stored_answers_differ_by_share_alone(session: Session) -> None:

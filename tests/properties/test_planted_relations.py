@@ -274,6 +274,6 @@ def test_a_scan_that_is_not_cut_is_found_by_the_plan(tmp_path: Path, monkeypatch
     """Nothing that is counted hangs on it, but how much work a unit can make, and that no sum overflows."""
     plain = bounds._cut
     monkeypatch.setattr(bounds, "_cut", lambda relation, limits: plain(relation, dict(list(limits.items())[:1])))
-    monkeypatch.setattr(bounds, "_meeting", lambda _: (1, 1))
+    monkeypatch.setattr(bounds, "_meeting", lambda _: bounds._Meeting(1, 1))
     with pytest.raises(Error, match="every unit is cut"):
         examine(tmp_path, DATABASE, [PAIRS], terms=TERMS)
