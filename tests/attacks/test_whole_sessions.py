@@ -182,7 +182,7 @@ def test_b16_canaries_find_a_fault(
 # ------------------------------------------------------------------------------------ differencing and averaging
 
 ALL, BUT_ONE = "SELECT COUNT(*) FROM patients", "SELECT COUNT(*) FROM patients WHERE uid <> 7"
-ROUNDS = 4000
+ROUNDS = 6000
 
 
 def test_b14_the_difference_of_two_counts_tells_no_more_than_both_cost(pure: Pair) -> None:
@@ -195,7 +195,8 @@ def test_b14_the_difference_of_two_counts_tells_no_more_than_both_cost(pure: Pai
     differences = [_count(every[not coin]) - _count(but_one[not coin]) for coin in coins]
     right = count_right([1 if d > 1.5 else -1 for d in differences], coins)
     assert p_value(ROUNDS, ROUNDS, right, 2 * 0.5) > RARE, "epsilon is 0.5 for each of the two"
-    assert p_value(ROUNDS, ROUNDS, right, 0.05) < RARE, "the attack sees something"
+    # 56.2 % are right by the law of the two noises: the blind, 50 %, are beaten by 6.5 standard deviations beyond this.
+    assert p_value(ROUNDS, ROUNDS, right, 0) < 1e-3, "the attack sees something"
 
 
 def _count(draw: Callable[[], pa.Table]) -> int:
