@@ -31,6 +31,15 @@ PART = 50_000
 STATEMENT = "SELECT o_orderpriority, COUNT(*) AS n FROM orders WHERE o_totalprice < {limit} GROUP BY o_orderpriority"
 
 
+def _base(number: int) -> str:
+    """What the names of releases of the same rows begin with: a hundred of each."""
+    return f"{number // 100:032x}."
+
+
+def _name(number: int) -> str:
+    return f"{_base(number)}{number:064x}"
+
+
 def fill(session: Session, releases: int, answer: bytes, text: str) -> None:
     """So many charges with a stored answer each, written as `charge` and `finish` write them, many in one commit."""
     ledger = session._ledger
@@ -42,7 +51,7 @@ def fill(session: Session, releases: int, answer: bytes, text: str) -> None:
             purse = ledger._purse
             kept = []
             for number in part:
-                fingerprint = f"{number:064x}"
+                fingerprint = _name(number)
                 row = (purse, written(epsilon), "0/1", "0/1", None, None, None, 0)
                 row += (text, fingerprint, snapshot, "digest", log.at)
                 cursor = log.connection.execute(
@@ -106,7 +115,12 @@ def main() -> None:
                 ("a free repeat", lambda _: session.execute(repeated), True),
                 ("a new statement", lambda turn: session.execute(STATEMENT.format(limit=1000 + turn)), False),
                 ("the ledger's part of SHOW BUDGET", lambda _: ledger.balance(), False),
-                ("of a free repeat", lambda turn: ledger.find(f"{turn * 4999:064x}", snapshot), False),
+                ("of a free repeat", lambda turn: ledger.find([_name(turn * 4999)], snapshot), False),
+                (
+                    "of a look at what is stored of the same rows",
+                    lambda turn: ledger.find([_base(turn)], snapshot),
+                    False,
+                ),
             ):
                 call(TURNS)
                 median, slow, processor = timed(call)

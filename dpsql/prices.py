@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from dpsql.answer import ColumnReceipt
+from dpsql.compile.gate import SealedSql
 from dpsql.compile.plan import PrivatePlan, ReleasePlan
 from dpsql.privacy.accounting import Price
 from dpsql.reads import Reads
@@ -81,26 +82,35 @@ class Bill:
                 source = match.sources[measure.name]
                 error = "" if source.half_width is None else f", ± {source.half_width:,.6g} (95 %)"
                 lines.append(f"{name}, {measure.text}: {source.why}{error}")
+            if match.refinement is not None:
+                lines.append(f"{name}: {match.refinement.fit.why}, with more noise; the difference is to pay")
             for merge in match.merges.values():
                 what = ", ".join(measure.text for measure in merge.slot.outputs)
                 lines.append(f"{name}, {what}: {merge.fit.why}, with more noise; the difference is to pay")
         return lines
+
+    @property
+    def refined(self) -> tuple[str, ...]:
+        """The names of the stored releases that are refined."""
+        found = (due.match.refinement for due in self.due.values())
+        return tuple(refinement.name for refinement in found if refinement is not None)
 
     def price(self, names: Sequence[str] | None = None) -> Price:
         """What these releases cost; all that are due."""
         return self.plan.price([self.due[name].left for name in (self.due if names is None else names)])
 
 
-def bill(plan: PrivatePlan, reads: Reads, repeats: Repeats) -> Bill:
-    """What of a statement is stored, and what is due. Raises DP502 where a public query over stored releases fails."""
+def bill(plan: PrivatePlan, inner: Mapping[str, SealedSql], reads: Reads, repeats: Repeats) -> Bill:
+    """What of a statement is stored, and what is due. inner: the statements of its releases, by name. Raises DP502
+    where a public query over stored releases fails."""
     found = Bill(plan)
     for planned in plan.releases:
         name, given = planned.release.name, reads.of(planned, found.tables)
         if given is None:
             found.due[name] = Due(planned, None, Match({}, planned, None))
             continue
-        question = repeats.question(planned, reads.digests(planned, given, {}))
-        match = repeats.look_up(question)
+        question = repeats.question(planned, inner[name], reads.digests(planned, given, {}))
+        match = repeats.look_up(question, taken=found.refined)
         found.matches[name] = match
         if match.left is None:
             found.add(name, planned, match.released())
@@ -138,8 +148,9 @@ class Quotes:
     def __init__(self, repeats: Repeats):
         self._repeats = repeats
         self._before: list[tuple[str, Stored]] = []
+        self._refined: set[str] = set()
 
-    def of(self, plan: PrivatePlan, reads: Reads) -> Quote:
+    def of(self, plan: PrivatePlan, inner: Mapping[str, SealedSql], reads: Reads) -> Quote:
         """The price of one statement. Raises DP502 where a public query over stored releases fails."""
         tables: dict[str, pa.Table] = {}
         names: dict[str, str] = {}
@@ -147,16 +158,17 @@ class Quotes:
         paid: list[tuple[str, Stored]] = []
         for planned in plan.releases:
             name, given = planned.release.name, reads.of(planned, tables)
-            question = self._repeats.question(planned, reads.digests(planned, given, names))
-            match = self._repeats.look_up(question, self._before)
+            question = self._repeats.question(planned, inner[name], reads.digests(planned, given, names))
+            match = self._repeats.look_up(question, self._before, self._refined)
             if match.left is None:
                 if match.is_there:
                     tables[name] = match.released().table(planned)
             elif given is None or question.name not in names.values():
                 due.append(match.left)
+                self._refined |= {match.refinement.name} if match.refinement is not None else set()
                 groups, part = self._repeats.listed(planned), question.of_part(match.kept or planned)
                 record = part.recorded(None if groups is None else groups_of(groups))
-                paid.append((part.name, Stored(record, groups, None)))
+                paid.append((part.name, Stored(record, groups, None, part.name)))
             names[name] = question.name
         self._before += paid
         whole, charged = plan.price(plan.releases), plan.price(due)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +44,7 @@ from dpsql.compile.types import claimed
 from dpsql.errors import Error, Span, located, refusal
 from dpsql.explain import Known, explain
 from dpsql.keyfacts import KeyFacts
-from dpsql.ledger import Balance, Charge, Ledger
+from dpsql.ledger import AlreadyRefined, Balance, Charge, Kept, Ledger
 from dpsql.outer import Outer
 from dpsql.owner import Opened, opened
 from dpsql.policy.model import Policy
@@ -75,6 +76,12 @@ class Compiled:
     def inner_sql(self) -> list[str]:
         return [s.text for s in self.rewritten.inner]
 
+    @property
+    def inner(self) -> dict[str, SealedSql]:
+        """The statement of each release, by its name."""
+        pairs = zip(self.plan.releases, self.rewritten.inner, strict=True)
+        return {planned.release.name: sealed for planned, sealed in pairs}
+
 
 @dataclass(frozen=True, slots=True)
 class _Paid:
@@ -96,7 +103,7 @@ class Session:
         self._outer = Outer(engines.outer)
         self._keys = KeyFacts(self._outer.ask)
         known = snapshot.facts.snapshot, all_declared(policy), claimed(policy)
-        self._repeats = Repeats(self._stored, self._outer.ask, *known)
+        self._repeats = Repeats(self._stored, self._outer.ask, *known, engines.signature if ledger.refines else None)
 
     # -- the path of one query ----------------------------------------------------------------------------------
 
@@ -163,9 +170,15 @@ class Session:
 
     def _releases(self, compiled: Compiled) -> _Paid:
         """Stored releases where they were paid for, new ones for a charge."""
-        snapshot = self.snapshot.facts.snapshot
+        while True:
+            with suppress(AlreadyRefined):  # by another session, meanwhile: what that stored is found now
+                return self._charged(compiled)
+
+    def _charged(self, compiled: Compiled) -> _Paid:
+        """The same. Raises AlreadyRefined where a stored answer is no more to be refined; nothing was charged then."""
+        snapshot, inner = self.snapshot.facts.snapshot, compiled.inner
         reads = Reads(compiled.rewritten.publics, self._outer.run)
-        found = bill(compiled.plan, reads, self._repeats)
+        found = bill(compiled.plan, inner, reads, self._repeats)
         if not found.due:
             return _Paid(found, Price(), self._ledger.balance())
         shared = {
@@ -183,19 +196,20 @@ class Session:
             policy=self.policy.digest,
             mu_squared=cost.mu_squared,
             joint=found.price([name for name in found.due if name not in shared]),
+            refines=found.refined,
         )
         identity = self._ledger.charge(charge)
         failed, new = "", {}
-        sealed = {p.release.name: s for p, s in zip(compiled.plan.releases, compiled.rewritten.inner, strict=True)}
         try:
             if self._cancelled:  # while the charge was written; once the engine runs, it hears of it itself
                 raise EngineFailure("cancelled before it started", interrupted=True)
             for name, due in found.due.items():
                 given = reads.of(due.planned, found.tables)
                 assert given is not None  # releases stand in the order in which they read each other
-                part = due.part or self._repeats.question(due.planned, reads.digests(due.planned, given, {}))
+                digests = reads.digests(due.planned, given, {})
+                part = due.part or self._repeats.question(due.planned, inner[name], digests)
                 if name not in shared:
-                    drawn = due.match.joined(self._release(due, sealed[name], given))
+                    drawn = due.match.joined(self._release(due, inner[name], given))
                     new[part.name] = dumps(part.plan, part.recorded(groups_of(drawn.keys)), drawn)
                     found.add(name, due.planned, due.match.released(drawn))
                 else:
@@ -224,13 +238,16 @@ class Session:
         return failure.interrupted and self._cancelled
 
     def _release(self, due: Due, sealed: SealedSql, tables: Mapping[str, pa.Table]) -> Released:
-        """Draw what is left of one release; a random choice of keys gets its salt only now, after the charge."""
+        """Draw what is left of one release; a random choice of keys gets its salt only now, after the charge. What is
+        refined has the text that was compared with that of the stored release."""
+        if due.match.refinement is not None:
+            return release(self._engines.private, sealed, due.left, tables, due.match.refinement.before)
         if is_salted(due.left) or due.left.slots != due.planned.slots:
             sealed = seal_release(due.left, secrets.randbits(62) if is_salted(due.left) else 0)
             second_check(sealed.text, sealed.tables, sealed.functions)
         return release(self._engines.private, sealed, due.left, tables)
 
-    def _stored(self, names: Sequence[str]) -> Mapping[str, Sequence[bytes]]:
+    def _stored(self, names: Sequence[str]) -> Mapping[str, Sequence[Kept]]:
         """Stored answers by their names, or by what these begin with."""
         return self._ledger.find(names, self.snapshot.facts.snapshot)
 
@@ -260,7 +277,7 @@ class Session:
         text = statement.text if isinstance(statement, statements.Select) else sql
         compiled = self.compile(text, parameters)
         reads = Reads(compiled.rewritten.publics, self._outer.run)
-        found = bill(compiled.plan, reads, self._repeats)
+        found = bill(compiled.plan, compiled.inner, reads, self._repeats)
         return explain(compiled.plan, compiled.rewritten, Known(found.price(), found.stored()))
 
     def statements(self, script: str, name: str = "") -> list[str]:
@@ -302,7 +319,8 @@ class Session:
         """What a query would be charged, and how exact it would be. Free."""
         compiled = self.compile(sql, parameters, name=name)
         reads = Reads(compiled.rewritten.publics, self._outer.run)
-        return Estimate((quotes or self.quotes()).of(compiled.plan, reads), releases.receipt_columns(compiled.plan, {}))
+        quote = (quotes or self.quotes()).of(compiled.plan, compiled.inner, reads)
+        return Estimate(quote, releases.receipt_columns(compiled.plan, {}))
 
     def paid(self, most: int = 20) -> Answer:
         """The statements that this account (where each analyst has a budget: this analyst) was charged for last."""

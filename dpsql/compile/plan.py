@@ -85,10 +85,10 @@ class ReleasePlan:
 
     @property
     def pure(self) -> Fraction:
-        """What is charged for it as mechanisms of pure epsilon: the shares of all but the slots of normal noise, and of
-        a choice whose utilities all move in one direction half of it. Its probabilities are those of the textbook at
-        the whole share."""
-        share = self.share - sum((s.epsilon for s in self.normal), Fraction(0))
+        """What is charged for it as mechanisms of pure epsilon: the shares of all but the slots of normal noise, less
+        what was paid for vectors that they refine, and of a choice whose utilities all move in one direction half of
+        it. Its probabilities are those of the textbook at the whole share."""
+        share = self.share - sum((s.epsilon for s in self.normal), Fraction(0)) - sum(s.paid for s in self.slots)
         return share / 2 if self.choosing is not None and self.choosing.one_sided else share
 
     @property

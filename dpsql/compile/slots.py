@@ -65,7 +65,10 @@ class Slot:
     it; none where its noisy count only decides which keys are shown. epsilon: its share of the statement's. sigma: of
     its rounded normal noise; None where the noise is discrete Laplace. subgrid: into how many parts the SQL divides a
     row, where it scales a unit's vector (on whole rows everything would be floored to 0). part: between which
-    grid points the SQL clamps what a unit adds to a group (a count, a sum, or its own mean), where that is asked."""
+    grid points the SQL clamps what a unit adds to a group (a count, a sum, or its own mean), where that is asked.
+    merges: how often it was merged from vectors with more normal noise. paid: the epsilon of a released vector with
+    more discrete Laplace noise, given which it is drawn, so that the rest of its own is to pay; 0 where there is none.
+    """
 
     kind: SlotKind
     argument: Scalar | None
@@ -78,6 +81,7 @@ class Slot:
     sigma: Fraction | None = None
     part: tuple[int, int] | None = None
     merges: int = 0
+    paid: Fraction = Fraction(0)
 
     @property
     def hint(self) -> Hint | None:

@@ -3,7 +3,7 @@ in the window that `clock` tells; `chain` seals the `record` of it; `file` keeps
 `schema`."""
 
 from dpsql.ledger.accounts import Ledger
-from dpsql.ledger.balance import Balance, Charge, Paid, renewal
+from dpsql.ledger.balance import AlreadyRefined, Balance, Charge, Kept, Paid, renewal
 from dpsql.ledger.clock import shown
 from dpsql.ledger.file import default_path
 from dpsql.ledger.look import look, spent
@@ -11,8 +11,10 @@ from dpsql.ledger.terms import Terms, terms
 from dpsql.privacy.accounting import Price
 
 __all__ = [
+    "AlreadyRefined",
     "Balance",
     "Charge",
+    "Kept",
     "Ledger",
     "Paid",
     "Price",

@@ -24,17 +24,33 @@ independently of all that this analyst saw. That independence is what the owner 
 nobody's questions carry another's answers to them. One thing of others an analyst does come to see, that all together
 have spent the joint budget, or failed too often: it is told without amounts, and `Balance` speaks of one's own purse.
 Whatever an analyst makes of it stays within the joint promise, which needs no such assertion.
+
+A stored answer with discrete Laplace noise may be refined for the difference (`privacy/refinement`), once: two finer
+answers, each drawn given the same one, tell more than what both are charged. So the charge marks it, in its own
+transaction, and another charge that would refine it is not made. That is kept where one purse is charged for all that
+is told of one answer, by sums over all time: under basic composition, without windows, and without a purse for each
+analyst, where what one has seen refined another may have in their own purse.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dpsql.errors import refusal
 from dpsql.ledger import clock, record
-from dpsql.ledger.balance import Balance, Charge, Paid, State, exhausted, exhausted_together
+from dpsql.ledger.balance import (
+    AlreadyRefined,
+    Balance,
+    Charge,
+    Kept,
+    Paid,
+    State,
+    exhausted,
+    exhausted_together,
+)
 from dpsql.ledger.chain import Chain, Log
 from dpsql.ledger.file import LedgerFile, written
 from dpsql.ledger.schema import CHARGE, digest_of
@@ -49,7 +65,7 @@ from dpsql.ledger.terms import (
     plain,
     purse_of,
 )
-from dpsql.privacy.accounting import GAUSSIAN, Price
+from dpsql.privacy.accounting import BASIC, GAUSSIAN, Price
 
 _STATE = (
     "SELECT composition, closed IS NOT NULL, {spent}, epsilon, delta, mu_squared, joint_epsilon, joint_delta,"
@@ -139,14 +155,22 @@ class Ledger:
             self._file.check_types(row, int, *[str] * 5)
         return [Paid(at, Price(*map(self._file.exact, amounts)), text, state) for at, text, state, *amounts in rows]
 
+    @property
+    def refines(self) -> bool:
+        """Whether a stored answer may be refined for the difference."""
+        return self._terms.composition == BASIC and self._joint is None and self._terms.renew == "never"
+
     def charge(self, charge: Charge) -> int:
-        """Spend, or raise DP401 (not enough left), DP404 (account closed) or DP405 (frozen). Durable on return."""
+        """Spend, or raise DP401 (not enough left), DP404 (account closed) or DP405 (frozen). Durable on return. Raises
+        AlreadyRefined where another charge was first."""
         price, joint = charge.price, None
         check_amounts(*price.amounts)
         if not price.epsilon and not price.delta:
             raise refusal("DP901", "a charge of nothing")
         if (self._terms.composition == GAUSSIAN and price.epsilon > 0) != (price.mu_squared > 0):
             raise refusal("DP901", "a charge that another composition counts")
+        if charge.refines and not self.refines:
+            raise refusal("DP901", "a charge for a difference that this account cannot add up")
         if self._joint is not None:
             joint = price if charge.joint is None else charge.joint
             check_amounts(*joint.amounts)
@@ -169,6 +193,7 @@ class Ledger:
             if purse is None:
                 purse = make_purse(log, self._account, self._terms.analyst)
             identity = self._write(log, purse, charge, joint, number)
+            self._refine(log.connection, purse, charge, identity)
             self._spend(log.connection, purse, mine.spent + price, number)
             if self._joint is not None and joint is not None:
                 self._spend(log.connection, self._joint, others.spent + joint, number)
@@ -208,14 +233,15 @@ class Ledger:
             log.connection.execute(query, (self._purse, self._joint))
             log.append("failed", purse=self._purse, charge=charge_id)
 
-    def find(self, fingerprints: Sequence[str], snapshot: str) -> dict[str, list[bytes]]:
+    def find(self, fingerprints: Sequence[str], snapshot: str) -> dict[str, list[Kept]]:
         """The stored answers of releases that this purse has paid for, in whatever window, by fingerprint. One that
         ends in a point stands for all that begin with it: at most MOST_ANSWERS in all, the last ones of each first."""
         purse = "(SELECT id FROM purse WHERE account = ? AND analyst = ?)"
-        query = f"SELECT answer FROM release WHERE purse = {purse} AND snapshot = ? AND fingerprint"
+        columns = "fingerprint, answer, refined_by IS NOT NULL"
+        query = f"SELECT {columns} FROM release WHERE purse = {purse} AND snapshot = ? AND fingerprint"
         exact, begun = f"{query} = ?", f"{query} > ? AND fingerprint < ? ORDER BY id DESC LIMIT ?"
         mine = self._account, self._terms.analyst, plain(snapshot)
-        found: dict[str, list[bytes]] = {}
+        found: dict[str, list[Kept]] = {}
         left = MOST_ANSWERS
         with self._file.transaction(write=False) as connection:
             for fingerprint in fingerprints:
@@ -225,9 +251,9 @@ class Ledger:
                 else:
                     rows = connection.execute(exact, (*mine, name)).fetchall()
                 for row in rows:
-                    self._file.check_types(row, bytes)
+                    self._file.check_types(row, str, bytes, int)
                 if rows:
-                    found[fingerprint] = [row[0] for row in rows]
+                    found[fingerprint] = [Kept(name, answer, bool(refined)) for name, answer, refined in rows]
                     left -= len(rows)
         return found
 
@@ -301,8 +327,19 @@ class Ledger:
         cursor = log.connection.execute(f"INSERT INTO charge ({names}, state) VALUES ({'?, ' * len(row)}'asked')", row)
         identity = cursor.lastrowid
         assert identity is not None
-        log.append("asked", purse=purse, charge=identity, content=(identity, *row))
+        refines = json.dumps(charge.refines) if charge.refines else ""
+        log.append("asked", purse=purse, charge=identity, detail=refines, content=(identity, *row))
         return identity
+
+    def _refine(self, connection: sqlite3.Connection, purse: int, charge: Charge, identity: int) -> None:
+        """Mark what is refined. The transaction is undone where something has a mark already, or is not there."""
+        query = (
+            "UPDATE release SET refined_by = ? WHERE purse = ? AND snapshot = ? AND fingerprint = ?"
+            " AND refined_by IS NULL"
+        )
+        for name in charge.refines:
+            if connection.execute(query, (identity, purse, plain(charge.snapshot), name)).rowcount != 1:
+                raise AlreadyRefined
 
     def _spend(self, connection: sqlite3.Connection, purse: int, spent: Price, number: int) -> None:
         check_size(*spent.amounts)

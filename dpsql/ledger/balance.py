@@ -64,7 +64,8 @@ class Charge:
     above 0 under Gaussian composition, and 0 under basic.
 
     joint: where each analyst has a purse, the part of the price that is for answers which no purse of the account has
-    paid for; None for all of it. See `accounts` for why the rest is charged to the analyst and not to all together."""
+    paid for; None for all of it. See `accounts` for why the rest is charged to the analyst and not to all together.
+    refines: the fingerprints of stored answers given which finer ones are drawn, for the difference."""
 
     epsilon: Fraction
     delta: Fraction
@@ -74,10 +75,24 @@ class Charge:
     policy: str
     mu_squared: Fraction = NOTHING
     joint: Price | None = None
+    refines: tuple[str, ...] = ()
 
     @property
     def price(self) -> Price:
         return Price(self.epsilon, self.delta, self.mu_squared)
+
+
+class AlreadyRefined(Exception):
+    """What a charge is to refine was refined by another one, and can be no more: nothing was charged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A stored answer. refined: whether a charge was made for a finer one given it, so that none is made again."""
+
+    fingerprint: str
+    answer: bytes
+    refined: bool
 
 
 @dataclass(frozen=True, slots=True)

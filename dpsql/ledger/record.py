@@ -57,6 +57,7 @@ class _Told:
     sources: dict[str, int] = field(default_factory=dict)
     purses: dict[int, _Purse] = field(default_factory=dict)
     joint: dict[int, int] = field(default_factory=dict)  # by account: the purse of all together
+    refined: dict[tuple[int, str, str], int] = field(default_factory=dict)  # by purse, snapshot and fingerprint
     states: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("asked", "answered", "failed"), 0))
     boot: tuple[object, ...] = ("", 0, 0)
 
@@ -118,6 +119,11 @@ def _apply(file: LedgerFile, told: _Told, row: tuple[Any, ...]) -> None:
             told.states["asked"] += 1
             amounts = tuple(file.exact(row[_AT[name]]) for name in ("epsilon", "delta", "mu_squared"))
             told.purses[purse].spend(amounts, row[_AT["window"]])
+            for name in json.loads(detail or "[]"):
+                release = purse, row[_AT["snapshot"]], name
+                if release in told.refined:
+                    raise file.refused("was changed: an answer was refined twice", ADOPT)
+                told.refined[release] = row[_AT["id"]]
             if row[_AT["joint_epsilon"]] is not None:
                 names = ("joint_epsilon", "joint_delta", "joint_mu_squared")
                 joint = told.joint[told.purses[purse].account]
@@ -152,12 +158,19 @@ def _compare(file: LedgerFile, connection: sqlite3.Connection, told: _Told) -> N
             " FROM purse"
         )
     }
+    refined = {
+        (purse, snapshot, fingerprint): charge
+        for purse, snapshot, fingerprint, charge in connection.execute(
+            "SELECT purse, snapshot, fingerprint, refined_by FROM release WHERE refined_by IS NOT NULL"
+        )
+    }
     states = dict(connection.execute("SELECT state, COUNT(*) FROM charge GROUP BY state"))
     settled = told.states["answered"] + told.states["failed"]
     for held, said in (
         (purses, told.purses),
         (accounts, {number: (text, number in told.closed) for number, text in told.terms.items()}),
         (dict(connection.execute("SELECT path, account FROM source")), told.sources),
+        (refined, told.refined),
         ({"asked": 0, "answered": 0, "failed": 0, **states}, {**told.states, "asked": told.states["asked"] - settled}),
         (connection.execute("SELECT boot, boot_at, boot_uptime FROM ledger").fetchone(), told.boot),
     ):

@@ -4,7 +4,8 @@ An account row is one set of terms; `closed` rows are those that a newer one und
 what one analyst spends of an account; analyst '' is the purse of all of them together: the only one by default, and the
 joint one where each analyst has a purse. `spent_...` of a purse counts in the window `window` of its account alone.
 Amounts are exact: texts 'p/q'. mu_squared adds up under Gaussian composition; 0 in accounts of basic composition.
-The joint amounts of a charge are what the joint purse was charged, NULL where the account has one purse.
+The joint amounts of a charge are what the joint purse was charged, NULL where the account has one purse. `refined_by`
+of a release is the charge for a finer one that is drawn given it, which can be once (`privacy/refinement`).
 
 `entry` is the record of all that happened, in order and sealed by `chain`; the other tables say what it comes to.
 Charges and entries are final: triggers keep them, and the only way out of 'asked' is 'answered' or 'failed'.
@@ -19,8 +20,8 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 APPLICATION_ID = 0x64707371  # "dpsq"
-SCHEMA_VERSION = 3
-VERSIONS = (1, 2, SCHEMA_VERSION)
+SCHEMA_VERSION = 4
+VERSIONS = (1, 2, 3, SCHEMA_VERSION)
 """What can be opened; older ones are brought up to date."""
 
 ACCOUNT_TERMS = (
@@ -40,6 +41,11 @@ CREATE TRIGGER charge_stays BEFORE DELETE ON charge BEGIN SELECT RAISE(ABORT, 'a
 CREATE TRIGGER charge_is_final BEFORE UPDATE ON charge
     WHEN old.state <> 'asked' OR {" OR ".join(f"new.{name} IS NOT old.{name}" for name in CHARGE)}
     BEGIN SELECT RAISE(ABORT, 'a charge is final'); END;
+"""
+_REFINED = """
+CREATE TRIGGER release_refined_once BEFORE UPDATE ON release WHEN old.refined_by IS NOT NULL
+    BEGIN SELECT RAISE(ABORT, 'a release is refined once'); END;
+CREATE INDEX release_refined ON release (refined_by) WHERE refined_by IS NOT NULL;
 """
 # Sealing anew, the owner's act, replaces the seals and nothing else.
 _RECORD = """
@@ -79,9 +85,10 @@ CREATE INDEX charge_purse ON charge (purse);
 {_FINAL}
 CREATE TABLE release (
     id INTEGER PRIMARY KEY AUTOINCREMENT, purse INTEGER NOT NULL REFERENCES purse, snapshot TEXT NOT NULL,
-    fingerprint TEXT NOT NULL, charge INTEGER NOT NULL REFERENCES charge, answer BLOB NOT NULL);
+    fingerprint TEXT NOT NULL, charge INTEGER NOT NULL REFERENCES charge, answer BLOB NOT NULL,
+    refined_by INTEGER REFERENCES charge);
 CREATE UNIQUE INDEX release_key ON release (purse, snapshot, fingerprint);
-{_RECORD}
+{_REFINED}{_RECORD}
 """
 
 _FROM_1 = """
@@ -104,6 +111,10 @@ DROP TRIGGER charge_is_final;
 DROP TRIGGER charge_stays;
 {_FINAL}{_RECORD}
 """
+_FROM_3 = f"""
+ALTER TABLE release ADD COLUMN refined_by INTEGER REFERENCES charge;
+{_REFINED}
+"""
 
 
 def made(connection: sqlite3.Connection) -> None:
@@ -115,23 +126,24 @@ def made(connection: sqlite3.Connection) -> None:
 def upgrade(connection: sqlite3.Connection) -> None:
     """Bring a file of an older version up to date, in one transaction; another process may have been first.
 
-    What was spent stays spent. The record of what happened is written from the tables, without seals: `chain` seals it
-    when the file is first written to.
+    What was spent stays spent. A file from before version 3 has no record of what happened: it is written from the
+    tables, without seals, and `chain` seals it when the file is first written to.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         scripts = {1: _FROM_1 + _FROM_2, 2: _FROM_2}
-        if version in scripts:
-            for statement in _statements(scripts[version]):
+        if version in VERSIONS and version < SCHEMA_VERSION:
+            for statement in _statements(scripts.get(version, "") + _FROM_3):
                 connection.execute(statement)
+        if version in scripts:
             connection.execute("INSERT INTO ledger (id) VALUES (?)", (secrets.token_hex(16),))
             connection.executemany(
                 "INSERT INTO entry (at, kind, account, purse, charge, detail, mac) VALUES (?, ?, ?, ?, ?, ?, x'')",
                 _entries(connection),
             )
             connection.execute("DROP TABLE event")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -21,6 +21,22 @@ tells nothing more. (Dwork, Kenthapadi, McSherry, Mironov, Naor, Our data, ourse
 Ullman, Vadhan, Privacy odometers and filters, 2016, for mechanisms and amounts chosen on the way.)
 The same argument serves within one statement: its slots are mechanisms of epsilon_i each, which sum to its epsilon.
 
+More epsilon for an old answer, under basic composition. An answer with discrete Laplace noise that was charged e1 may
+once be followed by a finer one, drawn given it (`refinement`), for e2 - e1; and this by a finer one still. Given the
+first answer, the second may tell more than e2 - e1, so that the induction above does not hold. What does hold is the
+product along each way that the interaction takes. Let it be at most (epsilon, delta) that is charged on each way. For
+every other step, charged (e, d), of the laws Q and Q' given what was seen, let m be the lesser of Q and exp(e) Q',
+point by point. It has at least the mass 1 - d, since Q[S] <= exp(e) Q'[S] + d for the S where Q is larger. In the law P
+of all that is seen put m for Q in each such step. What is lost is at most the expected sum of the d's on the way, and
+so delta. What is left has on each way at most the density of P' times exp(e) for each such step, and for the answers
+of each chain, whose steps multiply to the law of its last answer and of the others given that, times exp(e_k) where
+that was worth e_k: the sum of what was charged for the chain. Together that is exp(epsilon) at most. So
+
+    P[S] <= exp(epsilon) P'[S] + delta.
+
+The steps of a chain multiply to that because each follows the one before it, and only once: that is what the ledger
+keeps. All of them count towards one sum: where a budget is renewed, a finer answer is charged in full.
+
 Gaussian composition. A charge is (m, d): the mechanism is mu-GDP with mu^2 = m (see `gaussian`) but for a chance of d;
 it is run if m and d are within what remains, and both are subtracted. Exactly, "mu-GDP but for d" says of the laws A
 and A' on every two neighbours that A = (1-d) B + d R and A' = (1-d) B' + d R' for some laws, with (B, B') mu-GDP. An

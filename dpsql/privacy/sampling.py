@@ -249,6 +249,18 @@ def discrete_laplace(n: int, scale: Fraction, words: Words | None = None) -> Int
     return np.concatenate(batches)
 
 
+def geometric(n: int, scale: Fraction, words: Words | None = None) -> Integers:
+    """n independent draws with P[X = x] = (1-q) q^x, x >= 0, q = exp(-1/scale): those of discrete Laplace draws that
+    are not below 0. How many are drawn until there are n of them tells nothing of what they are."""
+    found: list[Integers] = [np.zeros(0, dtype=np.int64)]
+    missing = n
+    while missing > 0:
+        draws = discrete_laplace(2 * missing + 16, scale, words)
+        found.append(draws[draws >= 0][:missing])
+        missing -= len(found[-1])
+    return np.concatenate(found)
+
+
 def _block(s: int, t: int) -> int:
     """The k of step 1."""
     block = max(0, t.bit_length() - s.bit_length())

@@ -5,38 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import Protocol
 
 import pyarrow as pa
 
+from dpsql.compile.gate import SealedSql
 from dpsql.compile.identity import Identity, identify
 from dpsql.compile.ir import ColumnName
 from dpsql.compile.plan import ReleasePlan
-from dpsql.compile.slots import Slot
-from dpsql.privacy.gaussian import sigma_for
+from dpsql.compile.rewrite import is_salted
+from dpsql.repeats.differences import Merge, Refinement, merges, refinement, rest_of
 from dpsql.repeats.fits import SAME, Ask, Fit, Fits
 from dpsql.repeats.question import Question
 from dpsql.repeats.sources import Source, sources
-from dpsql.repeats.stored import Stored, base_of, groups_of, loads
-from dpsql.vault.readings import Noised, Quotient, Reading, Released, merged
-
-LEAST_MERGED = 16
-"""Steps of the deviation of noise for which what merging is rounded by hardly matters."""
+from dpsql.repeats.stored import Stored, base_of, digest, groups_of, loads
+from dpsql.vault.readings import Noised, Quotient, Reading, Released
 
 MAX_LOOKED_UP = 64
 """Sets of conjuncts under which stored releases are looked for."""
 
-Find = Callable[[Sequence[str]], Mapping[str, Sequence[bytes]]]
+
+class Kept(Protocol):
+    """A stored answer: its name, and whether a finer one was paid for, given it."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def answer(self) -> bytes: ...
+
+    @property
+    def refined(self) -> bool: ...
+
+
+Find = Callable[[Sequence[str]], Mapping[str, Sequence[Kept]]]
 """Stored answers by name; a name that ends in a point stands for all that begin with it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """A stored vector of the same exact one with more normal noise, and the slot that it and a new one are together."""
-
-    fit: Fit
-    position: int
-    stored: Slot
-    slot: Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +47,21 @@ class Match:
     """What is stored of a question. sources: by measure. left: of its plan what has to be paid for, None where nothing
     has. keys: the groups that are asked for; None where something is left, or not all is there yet. why: in words, of a
     release that is all stored and has no measures. merges: for slots of what is left by their places in it, the stored
-    vectors that new ones are merged with."""
+    vectors that new ones are merged with. refinement: of a release that is all left, the stored one that it refines."""
 
     sources: Mapping[str, Source]
     left: ReleasePlan | None
     keys: pa.Table | None
     why: str = ""
     merges: Mapping[int, Merge] = field(default_factory=dict)
+    refinement: Refinement | None = None
 
     @property
     def kept(self) -> ReleasePlan | None:
-        """What is left as it will be stored, once it is drawn and merged."""
-        if self.left is None or not self.merges:
+        """What is left as it will be stored, once it is drawn and merged; None where that is the whole release."""
+        if self.left is None or self.refinement is not None:
+            return None
+        if not self.merges:
             return self.left
         slots = (self.merges[i].slot if i in self.merges else slot for i, slot in enumerate(self.left.slots))
         return replace(self.left, slots=tuple(slots))
@@ -63,13 +69,8 @@ class Match:
     def joined(self, drawn: Released) -> Released:
         """What was drawn, merged with what is stored."""
         readings = dict(drawn.readings)
-        groups = groups_of(drawn.keys) if self.merges else []
         for merge in self.merges.values():
-            outputs = [measure.name for measure in merge.slot.outputs]
-            new = readings[outputs[0]]
-            assert isinstance(new, Noised)
-            stored = merge.fit.noised(merge.position, merge.stored, groups)
-            readings |= dict.fromkeys(outputs, merged(stored, new, merge.slot))
+            readings |= merge.joined(drawn)
         return Released(drawn.keys, readings)
 
     @property
@@ -99,17 +100,27 @@ class Match:
 class Repeats:
     """Looks questions up among stored releases."""
 
-    def __init__(self, find: Find, ask: Ask, snapshot: str, limits: str, claimed: Collection[ColumnName]):
-        """limits: all that the policy declares. claimed: see `types.claimed`."""
+    def __init__(
+        self, find: Find, ask: Ask, snapshot: str, limits: str, claimed: Collection[ColumnName], engine: str | None
+    ):
+        """limits: all that the policy declares. claimed: see `types.claimed`. engine: which one it is, by all that its
+        results hang on; None where no stored answer is refined."""
         self._find, self._fits = find, Fits(ask)
-        self._snapshot, self._limits, self._claimed = snapshot, limits, claimed
+        self._snapshot, self._limits, self._claimed, self._engine = snapshot, limits, claimed, engine
 
-    def question(self, release: ReleasePlan, read: Mapping[str, str]) -> Question:
-        """A release as a question. read: what stands for the public queries that it reads, by name."""
-        return Question.of(release, identify(release, read, self._claimed), self._snapshot, self._limits)
+    def question(self, release: ReleasePlan, sealed: SealedSql, read: Mapping[str, str]) -> Question:
+        """A release, and its statement, as a question. read: what stands for the public queries that it reads, by
+        name."""
+        private = release.selection is not None or release.choosing is not None or is_salted(release)
+        made_by = "" if self._engine is None or private else digest([self._engine, sealed.text, sorted(read.items())])
+        identity = identify(release, read, self._claimed)
+        return Question.of(release, identity, self._snapshot, self._limits, made_by)
 
-    def look_up(self, question: Question, others: Sequence[tuple[str, Stored]] = ()) -> Match:
-        """What is stored of a question. others: by their names releases that are as good as stored.
+    def look_up(
+        self, question: Question, others: Sequence[tuple[str, Stored]] = (), taken: Collection[str] = ()
+    ) -> Match:
+        """What is stored of a question. others: by their names releases that are as good as stored. taken: the names
+        of those that are refined already.
 
         Where something is missing, the slots that have it are drawn anew; with keys that are selected privately all of
         them, since the groups are those of one selection."""
@@ -120,7 +131,7 @@ class Repeats:
         if match.left is None:
             return match
         wider = {f"{base_of(question.identity, kept, question.snapshot)}.": kept for kept in _parts(question.identity)}
-        return _match(question, list(self._fitting(question, wider, others)))
+        return _match(question, list(self._fitting(question, wider, others)), taken)
 
     def _chosen(self, question: Question, others: Sequence[tuple[str, Stored]]) -> Match:
         """A choice is the same where all that it goes by is."""
@@ -141,7 +152,7 @@ class Repeats:
     def _stored(self, prefixes: Sequence[str], others: Sequence[tuple[str, Stored]]) -> Iterator[tuple[str, Stored]]:
         """What the ledger has, then what is as good as stored."""
         for prefix, answers in self._find(prefixes).items():
-            yield from ((prefix, loads(answer)) for answer in answers)
+            yield from ((prefix, loads(kept.answer, kept.fingerprint, refined=kept.refined)) for kept in answers)
         for name, stored in others:
             yield from ((prefix, stored) for prefix in prefixes if name.startswith(prefix))
 
@@ -150,7 +161,7 @@ class Repeats:
         return self._fits.listed(plan)
 
 
-def _match(question: Question, fits: Sequence[Fit]) -> Match:
+def _match(question: Question, fits: Sequence[Fit], taken: Collection[str] = ()) -> Match:
     """What these releases give."""
     plan = question.plan
     measures = plan.release.measures
@@ -168,33 +179,11 @@ def _match(question: Question, fits: Sequence[Fit]) -> Match:
     slots = tuple(s for s in plan.slots if not s.outputs or any(m.name not in found for m in s.outputs))
     drawn = {m.name for s in slots for m in s.outputs}
     kept = {name: source for name, source in found.items() if name not in drawn}
-    merges = {i: m for i, slot in enumerate(slots) if (m := _merge(question, slot, fits)) is not None}
-    rest = tuple(_rest(merges[i]) if i in merges else slot for i, slot in enumerate(slots))
-    return Match(kept, plan if rest == plan.slots else replace(plan, slots=rest), None, merges=merges)
-
-
-def _merge(question: Question, slot: Slot, fits: Sequence[Fit]) -> Merge | None:
-    """The stored vector of least noise that a new one of this slot can be merged with. Both are of the same rows under
-    the same limits; where units' keys are chosen at random, each has its own choice, and the result is of both."""
-    found: list[Merge] = []
-    if slot.sigma is None or slot.sigma < LEAST_MERGED or question.plan.selection is not None:
-        return None
-    for fit in fits:
-        if fit.rows is None or fit.cells > 1:
-            continue
-        if fit.stored.record.limits != question.identity.limits:
-            continue
-        for position, stored in enumerate(fit.stored.record.slots):
-            if stored.sigma is not None and stored.sigma > slot.sigma and stored.is_of(slot, question.identity.aliases):
-                before = replace(slot, sigma=stored.sigma, merges=stored.merges)
-                found.append(Merge(fit, position, before, replace(slot, merges=stored.merges + 1)))
-    return min(found, key=lambda merge: merge.stored.size, default=None)
-
-
-def _rest(merge: Merge) -> Slot:
-    """What has to be drawn: a slot of the mu^2 that is missing."""
-    missing = merge.slot.mu_squared - merge.stored.mu_squared
-    return replace(merge.slot, sigma=sigma_for(merge.slot.norms.l2_squared, missing), merges=0)
+    merged = merges(question, slots, fits)
+    if not kept and not merged and (refined := refinement(question, fits, taken)) is not None:
+        return Match({}, refined.plan, None, refinement=refined)
+    rest = tuple(rest_of(merged[i]) if i in merged else slot for i, slot in enumerate(slots))
+    return Match(kept, plan if rest == plan.slots else replace(plan, slots=rest), None, merges=merged)
 
 
 def _parts(identity: Identity) -> Iterator[frozenset[str]]:

@@ -27,10 +27,10 @@ class Question:
     values: Mapping[str, Scalar]
 
     @staticmethod
-    def of(plan: ReleasePlan, identity: Identity, snapshot: str, declared: str) -> Question:
-        """A release as a question. declared: all limits of the policy."""
+    def of(plan: ReleasePlan, identity: Identity, snapshot: str, declared: str, made_by: str) -> Question:
+        """A release as a question. declared: all limits of the policy. made_by: see `Record`."""
         own_limits = plan.request.strategy is not None or plan.request.limits
-        record = Record.of(plan, identity, "" if own_limits else declared)
+        record = Record.of(plan, identity, "" if own_limits else declared, made_by)
         base = base_of(identity, identity.conjuncts, snapshot)
         values = arguments(plan.release.measures, identity.aliases)
         return Question(plan, identity, snapshot, record, base, name_of(base, record), values)

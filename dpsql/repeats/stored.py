@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from fractions import Fraction
 from math import prod
@@ -32,7 +32,7 @@ from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.sensitivity import Norms
 from dpsql.vault.readings import Integers, Noised, Released
 
-_FORM = 2
+_FORM = 3
 """Of records. What is stored in another form is not found."""
 
 _RECORD = b"dpsql"
@@ -136,7 +136,9 @@ class Record:
     """What a stored release is. Its rows and conjuncts are what it is found by; the rest is as in `Identity`. additive:
     whether no limit acts in each group. complete: whether its groups are all that there are by what is known of each
     key. asked: the epsilon that its statement named. chosen_by: among what the planner chose its limits, so that others
-    of its choice will do; '' where the statement named limits."""
+    of its choice will do; '' where the statement named limits. made_by: a digest of all that its exact vectors hang on
+    beside the snapshot, for who needs the same ones to the last bit; '' where nobody can have them. It makes no record
+    another one."""
 
     keys: tuple[str, ...]
     sets: str
@@ -151,9 +153,10 @@ class Record:
     asked: Fraction
     chosen_by: str
     slots: tuple[StoredSlot, ...]
+    made_by: str = field(default="", compare=False, repr=False)
 
     @staticmethod
-    def of(plan: ReleasePlan, identity: Identity, chosen_by: str) -> Record:
+    def of(plan: ReleasePlan, identity: Identity, chosen_by: str, made_by: str = "") -> Record:
         """Of a release whose groups are not known yet."""
         return Record(
             *(identity.keys, identity.sets, identity.limits, identity.local),
@@ -166,6 +169,7 @@ class Record:
             asked=plan.request.epsilon,
             chosen_by=chosen_by,
             slots=tuple(StoredSlot.of(slot, identity.aliases, plan.request.epsilon) for slot in shown_slots(plan)),
+            made_by=made_by,
         )
 
     def of_groups(self, plan: ReleasePlan, groups: Collection[Group] | None) -> Record:
@@ -197,25 +201,29 @@ def _is_complete(plan: ReleasePlan, groups: Collection[Group]) -> bool:
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A record with the released keys and the vectors of its slots. Both are None of what is only asked about: a
-    release that a script would pay for before. keys alone is None where they are selected privately."""
+    release that a script would pay for before. keys alone is None where they are selected privately. name: in the
+    ledger. refined: whether a finer one was paid for, given this one."""
 
     record: Record
     keys: pa.Table | None
     vectors: tuple[tuple[Integers, ...], ...] | None
+    name: str = ""
+    refined: bool = False
 
 
 def base_of(identity: Identity, conjuncts: Collection[str], snapshot: str) -> str:
     """What releases over the same rows have in common, by which they are found: the first part of their names."""
-    return _digest([_FORM, snapshot, identity.rows, sorted(conjuncts)])[:32]
+    return digest([_FORM, snapshot, identity.rows, sorted(conjuncts)])[:32]
 
 
 def name_of(base: str, record: Record) -> str:
     """The name of a release in the ledger, its fingerprint: two of one name are the same question at the same price.
     record: of groups that are not known yet."""
-    return f"{base}.{_digest([base, repr(record)])}"
+    return f"{base}.{digest([base, repr(record)])}"
 
 
-def _digest(said: Sequence[object]) -> str:
+def digest(said: Sequence[object]) -> str:
+    """Of what JSON can say."""
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
@@ -233,11 +241,11 @@ def dumps(plan: ReleasePlan, record: Record, released: Released) -> bytes:
     return hashlib.sha256(stream).digest() + stream
 
 
-def loads(answer: bytes) -> Stored:
-    """The inverse of `dumps`. Raises DP403 where a byte is not as it was: SQLite itself does not notice that, and the
-    answer would be another one than was paid for."""
-    digest, stream = answer[:32], answer[32:]
-    if hashlib.sha256(stream).digest() != digest:
+def loads(answer: bytes, name: str = "", *, refined: bool = False) -> Stored:
+    """The inverse of `dumps`, with what the ledger says of it. Raises DP403 where a byte is not as it was: SQLite
+    itself does not notice that, and the answer would be another one than was paid for."""
+    said, stream = answer[:32], answer[32:]
+    if hashlib.sha256(stream).digest() != said:
         repair = "`dpsql ledger verify` says more; put a backup back"
         raise refusal("DP403", "the ledger is damaged: a stored answer is not the one that was stored", repair=repair)
     table = pa.ipc.open_stream(stream).read_all().combine_chunks()
@@ -248,7 +256,7 @@ def loads(answer: bytes) -> Stored:
         parts = range(prod(a.degree + 1 for a in slot.axes))
         found = [[int(v) for v in table.column(f"v{i}.{part}").to_pylist()] for part in parts]
         vectors.append(tuple(np.array(part, dtype=object) for part in found))
-    return Stored(record, table.select(names), tuple(vectors))
+    return Stored(record, table.select(names), tuple(vectors), name, refined)
 
 
 def shown_slots(plan: ReleasePlan) -> tuple[Slot, ...]:

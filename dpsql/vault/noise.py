@@ -7,7 +7,8 @@ its noise, and no others do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 
@@ -21,29 +22,45 @@ from dpsql.compile.slots import Slot, SlotKind, component_column, power_column
 from dpsql.privacy.bernstein import weights
 from dpsql.privacy.choices import choose, number_of
 from dpsql.privacy.mechanisms import Law, law_of
+from dpsql.privacy.refinement import refined
 from dpsql.privacy.selection import conditioned
 from dpsql.privacy.sensitivity import Limits
 from dpsql.privacy.thresholds import threshold
 from dpsql.vault.engine import Engine, EngineFailure
 from dpsql.vault.readings import Integers, Noised, Reading, Released
 
+Before = Callable[[pa.Table], Sequence[Noised]]
+"""Of the groups in these rows: what was released of each slot, with more discrete Laplace noise (see `refinement`)."""
+
 
 def release(
-    engine: Engine, statement: SealedSql, plan: ReleasePlan, tables: Mapping[str, pa.Table] | None = None
+    engine: Engine,
+    statement: SealedSql,
+    plan: ReleasePlan,
+    tables: Mapping[str, pa.Table] | None = None,
+    before: Before | None = None,
 ) -> Released:
-    """Run one release, over these public tables beside the snapshot. Raises EngineFailure."""
+    """Run one release, over these public tables beside the snapshot. before: where its public groups were released by
+    the same statement before, and are refined. Raises EngineFailure."""
     exact = engine.run(statement.text, tables)
     if plan.choosing is not None:
         return Released(_winners(exact, plan, plan.choosing), {})
     vectors: dict[int, list[Integers]] = {}
     if plan.selection is not None:
         exact = _selected(exact, plan, plan.selection, vectors)
+    keys = exact.select(list(plan.release.key_names)).combine_chunks()
+    released = before(keys) if before is not None else ()
     readings: dict[str, Reading] = {}
     for i, slot in enumerate(plan.slots, 1):
         if i not in vectors:
-            vectors[i] = [_add(c, law_of(slot)) for c in _components(exact, i, slot, plan.limits)]
-        readings |= dict.fromkeys((m.name for m in slot.outputs), Noised(slot, tuple(vectors[i])))
-    return Released(exact.select(list(plan.release.key_names)).combine_chunks(), readings)
+            components = _components(exact, i, slot, plan.limits)
+            if slot.paid:
+                vectors[i] = _refine(components, slot, released[i - 1])
+            else:
+                vectors[i] = [_add(c, law_of(slot)) for c in components]
+        noised = Noised(replace(slot, paid=Fraction(0)) if slot.paid else slot, tuple(vectors[i]))
+        readings |= dict.fromkeys((m.name for m in slot.outputs), noised)
+    return Released(keys, readings)
 
 
 def _selected(exact: pa.Table, plan: ReleasePlan, selection: Selection, vectors: dict[int, list[Integers]]) -> pa.Table:
@@ -105,6 +122,16 @@ def _add(exact: Integers, law: Law) -> Integers:
     noise = law.sample(len(exact))
     noised: Integers = exact.astype(object) + noise.astype(object)
     return noised
+
+
+def _refine(exact: list[Integers], slot: Slot, released: Noised) -> list[Integers]:
+    """The vector of a slot, given the released one for which it was paid."""
+    coarse = released.slot
+    same = coarse.sigma is slot.sigma is None and coarse.norms == slot.norms and released.cells == 1
+    if not same or not coarse.epsilon == slot.paid < slot.epsilon:
+        raise ValueError("a vector is refined from one of the same kind, for what that has cost")
+    pairs = zip(exact, released.vector, strict=True)
+    return [refined(x, y, coarse.scale, slot.scale) for x, y in pairs]
 
 
 def _integers(column: pa.ChunkedArray) -> Integers:

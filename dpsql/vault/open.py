@@ -5,7 +5,10 @@ The private engine sees both files, as catalogs `priv` and `pub`; the outer one,
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+
+import duckdb
 
 from dpsql.errors import Error, refusal
 from dpsql.policy.model import USUAL_LIMITS, EngineLimits
@@ -21,6 +24,14 @@ class Engines:
     private: DuckDBEngine
     outer: DuckDBOuterEngine
     spill: Spill
+
+    @property
+    def signature(self) -> str:
+        """What the results of a statement over one snapshot may hang on: what reads it, and the machine, whose library
+        of mathematics decides on the last bits of a DOUBLE."""
+        machine, library = os.uname(), "CS_GNU_LIBC_VERSION"
+        version = os.confstr(library) if library in os.confstr_names else machine.version
+        return repr((duckdb.__version__, version, machine.sysname, machine.machine, machine.nodename))
 
     def close(self) -> None:
         """Idempotent."""

@@ -87,12 +87,6 @@ def test_what_is_charged_is_what_is_drawn(connection: dpsql.Connection, monkeypa
             assert is_private(spent, receipt.epsilon, joints[0].delta)
 
 
-def test_laplace_noise_is_not_merged(connection: dpsql.Connection) -> None:
-    connection.execute("SET mechanism = laplace")
-    assert asked(connection, "0.5").epsilon == Fraction(1, 2)
-    assert asked(connection, "1").epsilon == 1
-
-
 def test_merged_noise_covers() -> None:
     """Three times merged: the variance that the inverse variances add up to, and half-widths that hold."""
     count = 20_000

@@ -121,7 +121,8 @@ def test_a_mean_is_the_released_sum_over_the_released_count(connection: dpsql.Co
 
 
 def test_who_asks_for_more_pays(connection: dpsql.Connection) -> None:
-    """More epsilon, a hint, or weights ask for less noise than is stored; less is answered by it."""
+    """More epsilon, a hint, or weights ask for less noise than is stored; less is answered by it. For the very same
+    statement the difference is paid."""
     connection.execute("SET epsilon = 0.5")
     assert paid(connection, "SELECT COUNT(*), SUM(age) FROM patients") == Fraction(1, 2)
     assert paid(connection, "SELECT COUNT(*) FROM patients") == 0
@@ -129,7 +130,8 @@ def test_who_asks_for_more_pays(connection: dpsql.Connection) -> None:
     connection.execute("SET epsilon = 0.1")
     assert paid(connection, "SELECT COUNT(*) FROM patients") == 0
     connection.execute("SET epsilon = 1")
-    assert paid(connection, "SELECT COUNT(*) FROM patients") == 1
+    assert paid(connection, "SELECT COUNT(*) FROM patients") == Fraction(1, 2)
+    assert paid(connection, "SELECT SUM(age) FROM patients") == 1
 
 
 def test_noise_that_is_much_larger_is_no_answer(connection: dpsql.Connection) -> None:

@@ -72,8 +72,10 @@ def charge() -> Callable[..., Charge]:
         fingerprint: str = "f",
         snapshot: str = "s",
         joint: Price | None = None,
+        refines: tuple[str, ...] = (),
     ) -> Charge:
-        return Charge(Fraction(epsilon), Fraction(delta), statement, fingerprint, snapshot, "digest", joint=joint)
+        amounts = Fraction(epsilon), Fraction(delta)
+        return Charge(*amounts, statement, fingerprint, snapshot, "digest", joint=joint, refines=refines)
 
     return make
 
@@ -100,4 +102,5 @@ def process(path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 def stored(ledger: Ledger, fingerprint: str, snapshot: str) -> bytes | None:
     """The answer under one fingerprint."""
-    return next(iter(ledger.find([fingerprint], snapshot).get(fingerprint, [])), None)
+    found = ledger.find([fingerprint], snapshot).get(fingerprint, [])
+    return found[0].answer if found else None

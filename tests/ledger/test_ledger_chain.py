@@ -48,7 +48,7 @@ def used(account, charge, path):
     ann.finish(ann.charge(charge()), {"x": b"noisy"})
     account("third", sources=("/data/c",)).close()
     account("third", sources=("/data/c",), new=True).close()
-    first.charge(charge())  # a durable one last: the head is at the end
+    first.charge(charge(refines=("0",)))  # a durable one last: the head is at the end
     first.close()
     ann.close()
     return path
@@ -115,8 +115,11 @@ CHANGES = [
     "UPDATE release SET snapshot = 't' WHERE id = 1",
     "DELETE FROM release WHERE id = 2",
     "DELETE FROM release WHERE charge = 1",
-    "INSERT INTO release SELECT 99, purse, snapshot, 'new', charge, answer FROM release WHERE id = 1",
-    "INSERT INTO release SELECT 99, purse, snapshot, 'new', 5, answer FROM release WHERE id = 1",
+    "INSERT INTO release SELECT 99, purse, snapshot, 'new', charge, answer, NULL FROM release WHERE id = 1",
+    "INSERT INTO release SELECT 99, purse, snapshot, 'new', 5, answer, NULL FROM release WHERE id = 1",
+    "UPDATE release SET refined_by = 1 WHERE id = 2",
+    "UPDATE release SET refined_by = NULL WHERE id = 1",
+    "UPDATE release SET refined_by = 1 WHERE id = 1",
 ]
 
 
@@ -129,7 +132,7 @@ def test_whatever_is_changed_is_found(used, change):
     refused(lambda: checked(used), "")
 
 
-TRIGGERS = ("charge_stays", "charge_is_final", "entry_stays", "entry_is_final")
+TRIGGERS = ("charge_stays", "charge_is_final", "entry_stays", "entry_is_final", "release_refined_once")
 
 
 def test_the_file_itself_refuses_to_change_an_entry(used):

@@ -7,7 +7,7 @@ from contextlib import closing
 from fractions import Fraction
 
 from dpsql.ledger import Price, look, spent, terms
-from tests.ledger.conftest import JOINT, TERMS
+from tests.ledger.conftest import JOINT, TERMS, stored
 from tests.ledger.test_ledger_accounts import refused
 
 
@@ -29,7 +29,7 @@ def test_an_analyst_has_a_purse_from_the_first_charge_on(account, charge, path):
     again = account(analyst="two")
     two.finish(two.charge(charge("1/2")), {"f": b"noisy"})
     assert [kind for kind, _ in entries(path)[len(before) :]] == ["purse", "asked", "answered"]
-    assert again.find(["f"], "s") == {"f": [b"noisy"]}
+    assert stored(again, "f", "s") == b"noisy"
     assert again.balance() == two.balance()
     refused("DP401", lambda: again.charge(charge("3/4")))
     again.verify()

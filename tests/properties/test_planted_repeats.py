@@ -55,7 +55,7 @@ def bounds_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def limits_are_ignored(patch: pytest.MonkeyPatch) -> None:
     of = stored.Record.of
-    patch.setattr(stored.Record, "of", lambda plan, identity, _: of(plan, identity, "any"))
+    patch.setattr(stored.Record, "of", lambda plan, identity, _, made_by: of(plan, identity, "any", made_by))
 
 
 def means_are_one(patch: pytest.MonkeyPatch) -> None:

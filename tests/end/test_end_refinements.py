@@ -1,0 +1,234 @@
+"""More epsilon for an old question: the difference is paid, and the finer answer is drawn given the old one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import dpsql
+from dpsql.privacy.mechanisms import law_of
+from dpsql.repeats import differences
+from dpsql.vault import noise
+from dpsql.vault.open import Engines
+from tests.conftest import Clinic
+
+BY_REGION = "SELECT region, COUNT(*), SUM(age) FROM patients GROUP BY region"
+QUESTIONS = [
+    "SELECT COUNT(*) FROM patients",
+    "SELECT COUNT(DISTINCT uid) FROM patients WHERE age > 30",
+    "SELECT SUM(cost) FROM patients",
+    "SELECT AVG(age), VAR_POP(age) FROM patients",
+    BY_REGION,
+    "SELECT COUNT(*) FROM visits",
+    "SELECT COUNT(*), SUM(v.fee) FROM visits v JOIN patients p ON p.uid = v.uid WHERE p.age > 30",
+]
+
+
+@pytest.fixture
+def make(make_clinic: Callable[..., Clinic]) -> Iterator[Callable[..., dpsql.Connection]]:
+    """`make(**budget)`: a connection to a clinic with a large budget."""
+    opened: list[dpsql.Connection] = []
+
+    def connect(more: str = "", **options: Any) -> dpsql.Connection:
+        clinic = make_clinic(epsilon="50", max_query_epsilon="10")
+        clinic.policy.write_text(clinic.policy.read_text().replace('delta = "0"', f'delta = "1e-6"\n{more}'))
+        opened.append(dpsql.connect(clinic.policy, clinic.database, **options))
+        return opened[-1]
+
+    yield connect
+    for connection in opened:
+        connection.close()
+
+
+def paid(connection: dpsql.Connection, sql: str, epsilon: str) -> Fraction:
+    connection.execute(f"SET epsilon = {epsilon}")
+    receipt = connection.execute(sql).receipt
+    assert receipt is not None
+    return receipt.epsilon
+
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_all_that_is_paid_is_the_price_of_the_last(make: Callable[..., dpsql.Connection], sql: str) -> None:
+    connection = make()
+    assert [paid(connection, sql, epsilon) for epsilon in ("0.25", "0.25", "0.5", "2", "1")] == [
+        Fraction(1, 4),
+        0,
+        Fraction(1, 4),
+        Fraction(3, 2),
+        0,
+    ]
+    assert connection.budget.spent_epsilon == 2
+
+
+def test_explain_and_what_if_say_what_is_charged(make: Callable[..., dpsql.Connection]) -> None:
+    connection = make()
+    session = connection._session
+    quotes = session.quotes()
+    script = [("0.5", 0.5), ("1", 0.5), ("1", 0), ("4", 3)]
+    for epsilon, price in script:
+        connection.execute(f"SET epsilon = {epsilon}")
+        assert session.quote(BY_REGION, quotes).charged.epsilon == price
+    for epsilon, price in script:
+        connection.execute(f"SET epsilon = {epsilon}")
+        assert session.quote(BY_REGION, session.quotes()).charged.epsilon == price
+        said = connection.explain(BY_REGION)
+        assert ("the same question, with more noise; the difference is to pay" in said) == (0 < price < float(epsilon))
+        assert paid(connection, BY_REGION, epsilon) == price
+
+
+def test_it_is_as_exact_as_a_new_one(make: Callable[..., dpsql.Connection]) -> None:
+    connection = make()
+    paid(connection, BY_REGION, "0.5")
+    connection.execute("SET epsilon = 2")
+    refined = connection.execute(BY_REGION).receipt
+    assert refined is not None
+    (plan,) = connection._session.compile(BY_REGION).plan.releases
+    slots = {measure.column: slot for slot in plan.slots for measure in slot.outputs}
+    for column in refined.columns:
+        slot = slots[column.name]
+        assert column.half_width == law_of(slot).half_width() * slot.step
+        assert (column.scale, column.epsilon) == (slot.scale * slot.step, slot.epsilon)
+
+
+def test_each_group_is_refined_from_its_own(
+    make: Callable[..., dpsql.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The noise that the sampler is given is the noise that was added: exact values and released ones stand in the same
+    order, and in the same steps."""
+    added: dict[int, list[int]] = {}
+    seen: list[list[int]] = []
+    add, refine = noise._add, noise.refined
+
+    def recorded(exact: Any, law: Any) -> Any:
+        noisy = add(exact, law)
+        added[len(added)] = [int(x) for x in noisy - exact]
+        return noisy
+
+    def compared(exact: Any, released: Any, coarse: Fraction, fine: Fraction) -> Any:
+        seen.append([int(x) for x in released - exact])
+        return refine(exact, released, coarse, fine)
+
+    monkeypatch.setattr(noise, "_add", recorded)
+    monkeypatch.setattr(noise, "refined", compared)
+    connection = make()
+    for sql in QUESTIONS:
+        added.clear()
+        seen.clear()
+        assert paid(connection, sql, "0.5") == Fraction(1, 2)
+        assert paid(connection, sql, "1") == Fraction(1, 2)
+        assert seen == list(added.values())
+
+
+def test_whatever_else_is_paid_in_full(make_clinic: Callable[..., Clinic], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another text, other numbers beside it, private keys, of which others may be shown, and another engine."""
+    clinic = make_clinic(epsilon="50", max_query_epsilon="10")
+    clinic.policy.write_text(clinic.policy.read_text().replace('delta = "0"', 'delta = "1e-6"'))
+    sql = "SELECT COUNT(*), SUM(age) FROM patients"
+    with dpsql.connect(clinic.policy, clinic.database) as connection:
+        assert paid(connection, sql, "0.5") == Fraction(1, 2)
+        assert paid(connection, "SELECT COUNT(*), SUM(age), SUM(cost) FROM patients", "1") == 1
+        assert paid(connection, "SELECT COUNT(*), SUM(age) FROM patients WHERE age > 1", "1") == 1
+        by_name = "SELECT name, COUNT(*) FROM patients GROUP BY name"
+        assert [paid(connection, by_name, epsilon) for epsilon in ("0.5", "1")] == [Fraction(1, 2), 1]
+    monkeypatch.setattr(Engines, "signature", property(lambda _: "another"))
+    with dpsql.connect(clinic.policy, clinic.database) as connection:
+        assert paid(connection, sql, "2") == 2
+
+
+def test_what_is_chosen_at_random_is_paid_in_full(make_clinic: Callable[..., Clinic]) -> None:
+    """A patient's two rows may be in two regions, of which one counts."""
+    clinic = make_clinic(epsilon="50", max_query_epsilon="10")
+    limited = clinic.policy.read_text().replace("max_groups", "max_rows_per_group = 1\nmax_groups", 1)
+    clinic.policy.write_text(limited)
+    with dpsql.connect(clinic.policy, clinic.database) as connection:
+        connection.execute("SET strategy = cells")
+        assert [paid(connection, BY_REGION, epsilon) for epsilon in ("0.5", "1")] == [Fraction(1, 2), 1]
+
+
+def test_another_limit_is_another_question(make: Callable[..., dpsql.Connection]) -> None:
+    connection = make()
+    connection.execute("SET max_rows_per_unit = 2")
+    assert paid(connection, "SELECT COUNT(*) FROM visits", "0.5") == Fraction(1, 2)
+    connection.execute("SET max_rows_per_unit = 3")
+    assert paid(connection, "SELECT COUNT(*) FROM visits", "1") == 1
+
+
+@pytest.mark.parametrize(
+    "more", ["renew = 'month'", "per_analyst = true\njoint_epsilon = '100'", "composition = 'gaussian'"]
+)
+def test_only_in_accounts_of_one_sum(make: Callable[..., dpsql.Connection], more: str) -> None:
+    connection = make(more, **({"analyst": "ann"} if "analyst" in more else {}))
+    connection.execute("SET mechanism = laplace")
+    sql = "SELECT COUNT(*) FROM patients"
+    assert paid(connection, sql, "0.5") == Fraction(1, 2)
+    assert paid(connection, sql, "1") == 1
+
+
+def test_two_who_refine_at_once_pay_once(
+    make: Callable[..., dpsql.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other was first, between the look-up of this one and its charge: what it stored is free."""
+    connection = make()
+    sql = "SELECT COUNT(*) FROM patients"
+    paid(connection, sql, "0.5")
+    session = connection._session
+    charge, others = session._ledger.charge, []
+
+    def late(asked: Any) -> int:
+        if not others:
+            others.append(None)
+            connection._session._releases(session.compile(sql))
+        return charge(asked)
+
+    monkeypatch.setattr(session._ledger, "charge", late)
+    connection.execute("SET epsilon = 1")
+    receipt = connection.execute(sql).receipt
+    assert receipt is not None
+    assert receipt.epsilon == 0
+    assert connection.budget.spent_epsilon == 1
+
+
+def test_two_of_one_statement_do_not_refine_one(make: Callable[..., dpsql.Connection]) -> None:
+    """Twice the same under different shares: one is refined, the other new."""
+    connection = make()
+    assert paid(connection, "SELECT COUNT(*) FROM patients", "0.25") == Fraction(1, 4)
+    twice = "SELECT (SELECT COUNT(*, epsilon => 0.5) FROM patients), (SELECT COUNT(*, epsilon => 0.75) FROM patients)"
+    assert paid(connection, twice, "2") == Fraction(1, 2) + Fraction(3, 4) - Fraction(1, 4)
+    assert connection.budget.spent_epsilon == Fraction(5, 4)
+
+
+def test_an_answer_that_was_lost_is_paid_in_full(
+    make: Callable[..., dpsql.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The charge marks what it refines; nobody knows whether the finer one was seen."""
+    connection = make()
+    sql = "SELECT COUNT(*) FROM patients"
+    assert paid(connection, sql, "0.5") == Fraction(1, 2)
+    session = connection._session
+    with monkeypatch.context() as patch:
+        patch.setattr(session._ledger, "finish", lambda *_: 1 / 0)
+        with pytest.raises(dpsql.InternalError, match="what was charged stays charged"):
+            paid(connection, sql, "1")
+    assert connection.budget.spent_epsilon == 1
+    assert paid(connection, sql, "1") == 1
+
+
+def test_the_vault_takes_no_other_vector(
+    make: Callable[..., dpsql.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is paid less for is drawn given a vector of just that price, or not at all."""
+    connection = make()
+    paid(connection, BY_REGION, "0.5")
+    before = differences.Refinement.before
+
+    def other(self: differences.Refinement, keys: Any) -> Any:
+        return [replace(v, slot=replace(v.slot, epsilon=v.slot.epsilon * 2)) for v in before(self, keys)]
+
+    monkeypatch.setattr(differences.Refinement, "before", other)
+    connection.execute("SET epsilon = 1")
+    with pytest.raises(dpsql.InternalError):
+        connection.execute(BY_REGION)
