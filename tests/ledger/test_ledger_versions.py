@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from dpsql.errors import BudgetError
-from dpsql.ledger import Ledger
+from dpsql.ledger import AlreadyRefined, Ledger
 from dpsql.ledger.schema import APPLICATION_ID, SCHEMA_VERSION
 from tests.ledger.conftest import stored
 
@@ -126,3 +126,24 @@ def test_purses_of_analysts_without_a_joint_one_are_not_carried_on(old, account)
         connection.commit()
     with pytest.raises(BudgetError, match=r"DP404: .* a budget for all analysts, not per analyst"):
         account(analyst="ann")
+
+
+def test_version_3_has_all_but_what_is_refined(path, account, charge):
+    with closing(account()) as ledger:
+        ledger.finish(ledger.charge(charge(fingerprint="f")), {"f": b"noisy"})
+        before = ledger.balance()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "DROP TRIGGER release_refined_once; DROP INDEX release_refined;"
+            " ALTER TABLE release DROP COLUMN refined_by; PRAGMA user_version = 3"
+        )
+    with closing(account()) as ledger:
+        assert ledger.balance() == before
+        assert stored(ledger, "f", "s") == b"noisy"
+        ledger.verify()
+        ledger.charge(charge(refines=("f",)))
+        with pytest.raises(AlreadyRefined):
+            ledger.charge(charge(refines=("f",)))
+        ledger.verify()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
