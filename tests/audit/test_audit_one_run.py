@@ -1,6 +1,7 @@
 """The one-run audit of every aggregate under every strategy, from `dpsql.connect` to the guess.
 
-False alarms: a claim is refuted at p <= 10^-8.5, and there are fewer than 90 claims here: below 3e-7 for all together.
+False alarms: where the product should pass, p must be above 10^-10, and there are fewer than 90 claims here: below 1e-8
+for all together. (`dpsql audit` refutes at 10^-8.5, which is what is asked where a fault is planted.)
 """
 
 from __future__ import annotations
@@ -14,11 +15,17 @@ import pytest
 from dpsql.audit import canaries
 from dpsql.audit.canaries import AGGREGATES, BROAD, DEEP, SESSION, Canaries, Question
 from dpsql.audit.data import home as audit_home
-from dpsql.audit.report import broken, table
+from dpsql.audit.report import Finding, broken, table
 from tests.audit import faults
 from tests.audit.faults import Fault
 
+SURE = 10.0
 FULL = Question(("COUNT(*)", "SUM(beyond)", "AVG(near)", "COUNT(DISTINCT uid)"))
+
+
+def surely(findings: list[Finding]) -> list[Finding]:
+    """Those that no test may show by chance."""
+    return [finding for finding in findings if finding.doubt >= SURE]
 
 
 @pytest.fixture(scope="module")
@@ -41,19 +48,19 @@ def shared_home(folder: Path, home: Path) -> Iterator[None]:
 def test_every_aggregate_passes(deep: Canaries) -> None:
     findings = canaries.audit(deep, DEEP)
     assert len(findings) >= len(DEEP)
-    assert not broken(findings), table(findings)
+    assert not surely(findings), table(findings)
 
 
 def test_a_whole_session_passes(deep: Canaries) -> None:
     (finding,) = canaries.audit_session(deep, SESSION)
-    assert not finding.broken, finding
+    assert not surely([finding]), finding
     assert finding.claim.endswith("epsilon 2")
 
 
 def test_units_with_many_keys_pass(folder: Path) -> None:
     findings = canaries.audit(canaries.wide(folder / "wide", Random(1), "1"), BROAD)
     assert len(findings) == len(BROAD)
-    assert not broken(findings), table(findings)
+    assert not surely(findings), table(findings)
 
 
 def test_it_would_refute_half_of_the_epsilon(folder: Path) -> None:
@@ -69,7 +76,7 @@ def test_it_would_refute_half_of_the_epsilon(folder: Path) -> None:
         with made.world.connect() as connection:
             ((scores,), epsilon) = canaries.ask(connection, Question((aggregate,), strategy), made)
         assert epsilon == 3
-        assert not canaries.judge(aggregate, made.coins, scores, 3.0).broken
+        assert not surely([canaries.judge(aggregate, made.coins, scores, 3.0)])
         refuted.append(canaries.judge(aggregate, made.coins, scores, 1.5).doubt >= 6)
     assert sum(refuted) >= len(AGGREGATES) - 1
 
@@ -108,7 +115,8 @@ def test_it_finds_values_that_are_not_clamped(
 
 
 def test_it_finds_keys_that_are_not_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every canary counts in all of its twenty groups."""
+    """Every canary counts in all of its twenty groups. Five of a hundred guesses are wrong, which would be too many,
+    once in 400,000 answers; here are two."""
     faults.no_limit_on_keys(monkeypatch)
-    findings = canaries.audit(canaries.wide(folder / "unlimited", Random(4), "1"), BROAD[:1])
+    findings = canaries.audit(canaries.wide(folder / "unlimited", Random(4), "1"), BROAD[:2])
     assert broken(findings), table(findings)

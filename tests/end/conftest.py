@@ -12,6 +12,7 @@ import pytest
 
 import dpsql
 from tests.conftest import Clinic
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,13 +30,13 @@ def connection(clinic: Clinic) -> Iterator[dpsql.Connection]:
 def command(tmp_path: Path) -> Run:
     """Runs the real command line in the test's folder and home."""
 
-    def run(*arguments: str | Path, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        return python("-m", "dpsql", *map(str, arguments), folder=tmp_path, stdin=stdin, timeout=timeout)
+    def run(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return python("-m", "dpsql", *map(str, arguments), folder=tmp_path, stdin=stdin)
 
     return run
 
 
-def python(*arguments: str, folder: Path, stdin: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def python(*arguments: str, folder: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """A Python process that sees the code under test."""
     return subprocess.run(
         [sys.executable, *arguments],
@@ -44,6 +45,6 @@ def python(*arguments: str, folder: Path, stdin: str = "", timeout: float = 60) 
         text=True,
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-        timeout=timeout,
+        timeout=PATIENCE,
         check=False,
     )

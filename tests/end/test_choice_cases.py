@@ -15,6 +15,7 @@ from dpsql.explain import explain
 from dpsql.session import Session, open_session
 from dpsql.vault.noise import release
 from tests.end.conftest import ROOT, Run
+from tests.kept import Kept
 from tests.privacy.laws import ALARM
 from tests.privacy.test_choices import exponential_law, fits, flip_law
 
@@ -53,10 +54,13 @@ def drawn(session: Session, sql: str, epsilon: str) -> list[object]:
     session.settings.set("epsilon", epsilon)
     compiled = session.compile(sql)
     (planned,), (sealed,) = compiled.plan.releases, compiled.rewritten.inner
+    exact, (key,) = Kept(session._engines.private.run(sealed.text)), planned.release.key_names
     found: list[object] = []
     for _ in range(DRAWS[session.policy.budget.selection]):
-        noisy = release(session._engines.private, sealed, planned).table(planned)
-        found += session._outer.finish(compiled.rewritten, {planned.release.name: noisy}).column(0).to_pylist()
+        noisy = release(exact, sealed, planned).table(planned)
+        found += noisy.column(key).to_pylist()
+    shown = session._outer.finish(compiled.rewritten, {planned.release.name: noisy})
+    assert shown.column(0).to_pylist() == noisy.column(key).to_pylist()
     return found
 
 

@@ -92,6 +92,9 @@ STATEMENTS: list[tuple[str, type[dpsql.Error], Any]] = [
 ]
 
 
+SECONDS = 10
+"""Of this thread's own work, which no other process makes longer; some tenths are usual."""
+
 NO_STATEMENT = ("", " \n\t", ";", "-- only a comment", "/* only a comment */")
 
 
@@ -105,7 +108,7 @@ def test_statements_that_are_none_are_refused_fast_and_for_free(connection: dpsq
             started = time.thread_time()
             with pytest.raises(dpsql.Error) as caught:
                 ask(sql)
-            assert time.thread_time() - started < 1, str(sql)[:80]
+            assert time.thread_time() - started < SECONDS, str(sql)[:80]
             error = caught.value
             if ask == connection.execute:
                 assert type(error) is kind, (str(sql)[:80], error)

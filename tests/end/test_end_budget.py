@@ -20,6 +20,7 @@ from dpsql.owner import prepare, reopen_account
 from dpsql.vault.engine import EngineFailure
 from tests.conftest import Clinic
 from tests.end.conftest import python
+from tests.patience import PATIENCE, until
 
 MakeClinic = Callable[..., Clinic]
 
@@ -52,6 +53,8 @@ import os, sys, threading, time
 from pathlib import Path
 os.cpu_count = lambda: 1
 import dpsql
+import dpsql.ledger.file
+dpsql.ledger.file.BUSY_SECONDS = 200.0
 
 policy, folder, first = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 ready, said = threading.Barrier(17), []
@@ -95,13 +98,16 @@ def test_thirty_two_connections_in_two_processes_get_the_five_answers_that_are_p
         )
         for first in (0, 50)
     ]
-    while not all((tmp_path / f"ready-{first}").exists() for first in (0, 50)):
+
+    def ready() -> bool:
         assert all(process.poll() is None for process in processes), [p.communicate() for p in processes]
-        threading.Event().wait(0.02)
+        return all((tmp_path / f"ready-{first}").exists() for first in (0, 50))
+
+    until(ready, "all are connected")
     (tmp_path / "go").touch()
     said: list[str] = []
     for process in processes:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
         assert err == ""
         said += out.splitlines()
     refused = "DP401: the statement asks for epsilon 1; what is left is epsilon 0"
@@ -144,8 +150,7 @@ def test_a_cancelled_statement_is_charged(
 
     def stop() -> None:
         started.wait()
-        while not connection._session._engines.private._running:
-            threading.Event().wait(0.001)
+        until(lambda: connection._session._engines.private._running, "the statement runs")
         connection.cancel()
 
     canceller = threading.Thread(target=stop)
@@ -376,7 +381,7 @@ def check_three_failures(connection: dpsql.Connection) -> None:
 @pytest.mark.parametrize(
     ("limit", "asked"),
     [
-        ('statement_timeout = "1s"', "SELECT SUM(a.range * b.range) FROM range(10000000) a, range(100000) b"),
+        ('statement_timeout = "60s"', "SELECT SUM(a.range * b.range) FROM range(10000000) a, range(100000) b"),
         ('memory_limit = "64MiB"', "SELECT list(i) AS l FROM range(100000000) r(i)"),
     ],
 )
@@ -388,12 +393,20 @@ def test_time_and_memory_that_run_out_are_the_same_text(
     with dpsql.connect(clinic.policy, clinic.database) as connection:
         connection.execute("SELECT COUNT(*) + 1 FROM visits")
         private, outer = connection._session._engines.private, connection._session._engines.outer
+
+        def instead(engine: Any, run: Callable[[str], Any]) -> Any:
+            with monkeypatch.context() as patch:
+                if "timeout" in limit:
+                    assert engine._timeout == 60
+                    patch.setattr(engine, "_timeout", 0.5)  # of this one alone: others may be slow
+                return run(asked)
+
         with monkeypatch.context() as patch:
-            patch.setattr(outer, "run", lambda *_, run=outer.run: run(asked))
+            patch.setattr(outer, "run", lambda *_, run=outer.run: instead(outer, run))
             with pytest.raises(dpsql.OperationalError, match=r"^DP50[12]: (?s:.*)stored"):
                 connection.execute("SELECT COUNT(*) + 2 FROM visits")
         with monkeypatch.context() as patch:
-            patch.setattr(private, "run", lambda *_, run=private.run: run(asked))
+            patch.setattr(private, "run", lambda *_, run=private.run: instead(private, run))
             check_three_failures(connection)
         with pytest.raises(dpsql.BudgetError, match=r"^DP405: .* frozen after 3 failures"):
             connection.execute(COUNT)

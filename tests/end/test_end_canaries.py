@@ -23,6 +23,7 @@ from dpsql.ledger import default_path
 from dpsql.vault.engine import EngineFailure
 from tests.conftest import ROOT, Clinic
 from tests.end.test_end_leaks import CANARIES, PLANTED, STATEMENTS, WORDS, files_searched, searched
+from tests.patience import PATIENCE
 
 LEVELS = (
     "DEBUG",
@@ -70,7 +71,7 @@ try:
     connection.execute("SELECT COUNT(*) FROM patients WHERE error(name) IS NULL")
 except dpsql.Error:
     logging.exception("refused")
-connection._session._engines.private.run = lambda *_: [][918273645:][0]
+connection._session._engines.private.run = lambda *_: [][918273645546372:][0]
 connection.execute("SELECT COUNT(*) FROM patients WHERE age <> 99")  # ends in a traceback that nobody catches
 """
 
@@ -93,7 +94,7 @@ def test_no_file_and_no_stream_holds_a_canary(planted: Clinic, home: Path, tmp_p
         text=True,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
-        timeout=200,
+        timeout=PATIENCE,
         check=False,
     )
     said = [line for line in done.stdout.splitlines() if line.split(" ")[-1].isdigit()]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import dpsql
+from tests.patience import until
 
 COUNT = "SELECT COUNT(*) FROM patients"
 
@@ -157,8 +158,7 @@ def test_another_thread_cancels_a_long_statement(connection: dpsql.Connection) -
     engine = connection._session._engines.outer
 
     def stop() -> None:
-        while not engine._running:
-            threading.Event().wait(0.001)
+        until(lambda: engine._running, "the statement runs")
         threading.Event().wait(0.2)
         connection.cancel()
 

@@ -26,15 +26,16 @@ from tests.conftest import Clinic
 from tests.end.conftest import Run
 
 WORDS = ("Xanthippe", "Quetzalcoatl", "Zugzwang")
-NUMBERS = ("918273645", "77.1357", "48.6173", "2031-07-19", "7261534")
+NUMBERS = ("918273645546372", "77.135792468013", "48619273.31", "2031-07-19", "1726153498")
+"""Of ten digits and more: shorter ones stand in some noisy answer, or in a digest, once in 100,000 runs."""
 CANARIES = WORDS + NUMBERS
 
 PLANTED = """\
 INSERT INTO patients VALUES
-    (918273645, 'Xanthippe', 61, 'Zugzwang', 77.1357, '2031-07-19'),
-    (918273645, 'Quetzalcoatl', 7261534, 'R2', 77.1357, '2031-07-19');
-INSERT INTO visits VALUES (7261534, 918273645, 'Xanthippe', 48.61, '2031-07-19 01:02:03'),
-    (7261534, 17, 'Quetzalcoatl', 48.61, '2031-07-19 01:02:03');
+    (918273645546372, 'Xanthippe', 61, 'Zugzwang', 77.135792468013, '2031-07-19'),
+    (918273645546372, 'Quetzalcoatl', 1726153498, 'R2', 77.135792468013, '2031-07-19');
+INSERT INTO visits VALUES (1726153498, 918273645546372, 'Xanthippe', 48619273.31, '2031-07-19 01:02:03'),
+    (1726153498, 17, 'Quetzalcoatl', 48619273.31, '2031-07-19 01:02:03');
 """
 
 STATEMENTS = [
@@ -149,7 +150,7 @@ def test_no_canary_in_any_text(
         try:
             raise duckdb.ConversionException("Could not convert string 'Xanthippe' to INT32")
         except duckdb.Error as error:
-            raise EngineFailure(f"{error} 918273645") from None
+            raise EngineFailure(f"{error} 918273645546372") from None
 
     with monkeypatch.context() as patch:
         patch.setattr(session._engines.private, "run", fail)
@@ -160,7 +161,7 @@ def test_no_canary_in_any_text(
 
     # Something that nobody foresaw.
     with monkeypatch.context() as patch:
-        patch.setattr(session._engines.private, "run", lambda *_: [][918273645:][0])
+        patch.setattr(session._engines.private, "run", lambda *_: [][918273645546372:][0])
         with pytest.raises(dpsql.InternalError) as fault:
             connection.execute("SELECT COUNT(*) FROM patients WHERE age > 12")
         for text in told(fault.value):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import io
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +17,8 @@ from dpsql.front.cli import main
 from dpsql.front.diagnostics import spinner
 from dpsql.policy.load import load_policy
 from dpsql.session import open_session
-from dpsql.vault.duckdb import DuckDBEngine
 from tests.conftest import Clinic
+from tests.patience import until
 
 ROOT = Path(dpsql.__file__).parent
 SECONDS = re.compile(r"\d\s?(s|ms|sec|secs|seconds?|minutes?)\b")
@@ -35,16 +35,9 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine that takes long enough for a sign to turn."""
-    plain = DuckDBEngine.run
-
-    def run(self: DuckDBEngine, *given: object) -> object:
-        time.sleep(0.8)
-        return plain(self, *given)
-
-    monkeypatch.setattr(DuckDBEngine, "run", run)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("TERM", "xterm")
+    return Terminal()
 
 
 def revealing(clinic: Clinic, revealed: bool) -> Clinic:
@@ -55,8 +48,9 @@ def revealing(clinic: Clinic, revealed: bool) -> Clinic:
     return clinic
 
 
-def surfaces(clinic: Clinic, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """All that is said of one statement, by where it is said. Each asks for a higher price, so that none is free."""
+def surfaces(clinic: Clinic, terminal: Terminal, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """All that is said of one statement, by where it is said. Each asks for a higher price, so that none is free. On
+    the terminal its engine takes as long as a sign needs to turn."""
     said = {}
     with dpsql.connect(clinic.policy, clinic.database) as connection:
         cursor = connection.execute(ASKED)
@@ -71,9 +65,15 @@ def surfaces(clinic: Clinic, capsys: pytest.CaptureFixture[str]) -> dict[str, st
         captured = capsys.readouterr()
         said[f"run {style}"] = captured.out + captured.err
         clinic.policy.touch()
-    terminal = Terminal()
     session = open_session(clinic.policy, clinic.database)
     session.settings.set("epsilon", "1.5")
+    run = session._engines.private.run
+
+    def turning(*given: Any) -> Any:
+        until(terminal.getvalue, "the sign turns")
+        return run(*given)
+
+    session._engines.private.run = turning  # type: ignore[method-assign]
     script.ask(session, ASKED, "", terminal)
     session.close()
     said["turning sign"] = terminal.getvalue()
@@ -81,30 +81,27 @@ def surfaces(clinic: Clinic, capsys: pytest.CaptureFixture[str]) -> dict[str, st
 
 
 def test_no_surface_tells_how_long_it_took(
-    make_clinic: Callable[..., Clinic], slow: None, capsys: pytest.CaptureFixture[str]
+    make_clinic: Callable[..., Clinic], terminal: Terminal, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = surfaces(revealing(make_clinic(), False), capsys)
+    said = surfaces(revealing(make_clinic(), False), terminal, capsys)
     assert not {where: found.group() for where, text in said.items() if (found := SECONDS.search(text))}
     assert "running" in said["turning sign"]
     assert "answered for" in said["run csv"]
 
 
 def test_where_the_policy_says_so_two_do(
-    make_clinic: Callable[..., Clinic], slow: None, capsys: pytest.CaptureFixture[str]
+    make_clinic: Callable[..., Clinic], terminal: Terminal, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The search finds what there is to be found."""
-    said = surfaces(revealing(make_clinic(), True), capsys)
+    said = surfaces(revealing(make_clinic(), True), terminal, capsys)
     told = {where for where, text in said.items() if SECONDS.search(text)}
     assert told == {"run table", "run csv", "run json", "turning sign"}
 
 
-def test_opening_shows_no_seconds_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_shows_no_seconds_either(terminal: Terminal) -> None:
     """No policy has been read then, and how long a snapshot takes depends on private rows."""
-    monkeypatch.setenv("TERM", "xterm")
-    terminal = Terminal()
     with spinner("opening", terminal, after=0.0):
-        time.sleep(0.3)
-    assert "opening" in terminal.getvalue()
+        until(lambda: terminal.getvalue().count("opening") > 1, "the sign turns")
     assert not SECONDS.search(terminal.getvalue())
 
 

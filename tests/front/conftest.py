@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.front import fake_session
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH = [sys.executable, "-m", "tests.front.launch"]
@@ -66,7 +67,7 @@ def dpsql(tmp_path: Path) -> Dpsql:
             text=True,
             cwd=tmp_path,
             env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
-            timeout=30,
+            timeout=PATIENCE,
             check=False,
         )
 

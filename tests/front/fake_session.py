@@ -6,6 +6,7 @@ its own). Statements are recognised by their first words; all else comes back as
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -33,6 +34,8 @@ from dpsql.shows import Vocabulary
 
 TOTAL = Fraction(3)
 PRIVATE_DETAIL = "alice-secret"  # stands in an exception that no front end may show
+MARKER = "FAKE_SESSION_RUNS_SLOWLY"  # the environment variable that names the file
+slow = threading.Event()
 
 
 FACTS = PublicFacts("fake", {})
@@ -127,8 +130,12 @@ class Session:
         return answer(columns, [None, [14.0, 14.0, 14.0]], receipt)
 
     def _slowly(self, *_: str) -> Answer:
+        """Half a minute, unless it is cancelled. That it runs is told by `slow`, and by a file."""
         self.spent += Fraction(1, 4)
         self.cancelled.clear()
+        slow.set()
+        if marker := os.environ.get(MARKER):
+            Path(marker).touch()
         for _i in range(3000):
             if self.cancelled.is_set():
                 raise refusal("DP501", "the statement was interrupted; its charge stays")

@@ -12,7 +12,7 @@ from types import TracebackType
 import pexpect
 import pyte
 
-_PATIENCE = 15.0  # seconds until something that should be on the screen is missed
+from tests.patience import PATIENCE
 
 
 def hear_ctrl_c() -> None:
@@ -51,7 +51,7 @@ class Terminal:
             env=os.environ | {"TERM": term} | (environment or {}),
             dimensions=(lines, columns),
             encoding="utf-8",
-            timeout=_PATIENCE,
+            timeout=PATIENCE,
             preexec_fn=hear_ctrl_c,
         )
         self._screen = _Screen(columns, lines, self._process)
@@ -92,7 +92,7 @@ class Terminal:
 
     def wait_for(self, text: str, *, gone: bool = False) -> None:
         """Wait until the text is on the screen (or no longer)."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while (text in "\n".join(self.lines)) == gone:
             if time.monotonic() > deadline:
                 raise AssertionError(
@@ -102,7 +102,7 @@ class Terminal:
 
     def wait_for_end(self) -> int:
         """Wait for the process; its exit code."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             try:
                 self.read()

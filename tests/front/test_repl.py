@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.front.conftest import LAUNCH, ROOT, Dpsql
+from tests.front.fake_session import MARKER
 from tests.front.terminal import Terminal
+from tests.patience import PATIENCE, until
 
 QUERY = "SELECT department FROM sales;"
 Start = Callable[..., Terminal]
@@ -339,14 +340,15 @@ def test_forty_columns(start: Start) -> None:
         ]
 
 
-def test_a_dumb_terminal_gets_plain_text(start: Start) -> None:
-    with start(term="dumb") as terminal:
+def test_a_dumb_terminal_gets_plain_text(start: Start, tmp_path: Path) -> None:
+    marker = tmp_path / "slowly"
+    with start(term="dumb", **{MARKER: str(marker)}) as terminal:
         terminal.type("SELECT department\n")
         terminal.wait_for("      ...>")
         terminal.type("FROM sales;\n")
         terminal.wait_for("dpsql ε 2.75>")
         terminal.type("SELECT slowly;\n")
-        time.sleep(0.5)
+        until(marker.exists, "the statement runs")
         terminal.type("\x03")
         terminal.wait_for("the statement was interrupted; its charge stays")
         terminal.type("\x03")
@@ -383,7 +385,7 @@ def test_a_pipe_that_is_no_text(tmp_path: Path, policy_file: Path) -> None:
             capture_output=True,
             cwd=tmp_path,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
-            timeout=30,
+            timeout=PATIENCE,
             check=False,
         )
         assert (done.returncode, done.stdout) == (3, b"")

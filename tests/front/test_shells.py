@@ -10,6 +10,7 @@ import pytest
 from dpsql.front import cli
 from dpsql.front.shells import SHELLS, parsers
 from tests.front.test_cli import main
+from tests.patience import PATIENCE
 
 Caught = pytest.CaptureFixture[str]
 TRY = """
@@ -54,7 +55,7 @@ def test_help_of_no_command(capfd: Caught) -> None:
 def test_what_bash_completes(capfd: Caught, words: str, completed: str) -> None:
     script = main(capfd, "completion", "bash")[1]
     done = subprocess.run(
-        ["bash", "-c", f"{script}{TRY}ask {words}"], capture_output=True, text=True, check=True, timeout=30
+        ["bash", "-c", f"{script}{TRY}ask {words}"], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert (done.stdout, done.stderr) == (f"{completed}\n", "")
 
@@ -67,4 +68,4 @@ def test_scripts_know_every_option_and_are_read_by_their_shells(capfd: Caught, s
         for option in parser._option_string_actions:
             assert option.lstrip("-") in script, (name, option)
     if shutil.which(shell) is not None:
-        subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=30)
+        subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=PATIENCE)

@@ -15,6 +15,7 @@ import pytest
 import dpsql.ledger.file
 from dpsql.errors import BudgetError, Error
 from dpsql.ledger import default_path
+from tests.patience import PATIENCE
 
 
 def mode(path: Path) -> int:
@@ -220,7 +221,7 @@ attempt(one)
 os.unlink(one)
 shutil.rmtree(folder)
 """
-    output, errors = process(code).communicate(timeout=60)
+    output, errors = process(code).communicate(timeout=PATIENCE)
     assert output.splitlines() == [
         "1",
         "DP403 the ledger FILE cannot be written: it or its folder is read-only",
@@ -287,7 +288,7 @@ ledger.charge(charge("1/10"))
 ledger.verify()
 print(charged + 1, ledger.balance().statements)
 """
-    output, errors = process(code).communicate(timeout=60)
+    output, errors = process(code).communicate(timeout=PATIENCE)
     *refusals, counts = output.splitlines()
     assert refusals, errors
     assert set(refusals) == {"DP403 True"}

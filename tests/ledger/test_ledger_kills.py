@@ -16,6 +16,7 @@ import pytest
 
 import dpsql.ledger
 from tests.ledger.conftest import stored
+from tests.patience import PATIENCE
 
 FOLDER = str(Path(dpsql.ledger.__file__).parent)
 
@@ -66,7 +67,7 @@ def kill(process, points: list[int], first: int) -> list[list[str]]:
         child.stdin.write("go\n")
         child.stdin.flush()
     for child in children:
-        out, errors = child.communicate(timeout=120)
+        out, errors = child.communicate(timeout=PATIENCE)
         assert child.returncode == -signal.SIGKILL, errors
         told.append(out.splitlines())
     return told

@@ -107,13 +107,13 @@ def test_moments(sigma: Fraction) -> None:
 
 
 def test_tails_are_there() -> None:
-    """Beyond 3, 4 and 5 sigma, where cells are chosen by other words, as many as there should be."""
+    """Beyond 3, 4 and 4.5 sigma, where cells are chosen by other words, as many as there should be."""
     draws = rounded_normal(6_000_000, Fraction(2**20))
     for x in (3, 4, 4.5):
         share = 2 * beyond(x + 0.5 / 2**20)
         found = int((np.abs(draws) > x * 2**20).sum())
-        assert abs(found - share * len(draws)) < 6.5 * math.sqrt(share * len(draws))
-    assert np.abs(draws).max() > 5 * 2**20 - 2**18
+        assert abs(found - share * len(draws)) < 6.5 * math.sqrt(share * len(draws))  # 83 in place of 41: 4e-9
+        assert found > 0  # 41 in the mean, beyond 4.5
 
 
 def test_neighbouring_draws_and_signs_are_independent() -> None:
@@ -145,8 +145,9 @@ def restricted_instead_of_rounded(draws: Integers) -> None:
 
 @pytest.mark.parametrize("fault", [counted_twice, lost_bit, too_narrow, restricted_instead_of_rounded])
 def test_these_checks_see_a_wrong_law(fault: Callable[[Integers], None]) -> None:
+    """Of a million draws the least clear of these, the narrower law, is ten deviations beyond the alarm."""
     sigma = Fraction(10) if fault in (counted_twice, restricted_instead_of_rounded) else Fraction(1000)
-    draws = rounded_normal(400_000, sigma)
+    draws = rounded_normal(1_000_000, sigma)
     fault(draws)
     assert min(fits(draws, sigma), low_bits_fit(draws, sigma)) < ALARM
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime
@@ -23,6 +22,7 @@ from dpsql.releases import projected
 from dpsql.vault.engine import EngineFailure
 from dpsql.vault.open import Engines, open_engines
 from dpsql.vault.snapshot import Snapshot, prepare
+from tests.patience import until
 from tests.vault.kit import column, policy, table
 
 SLOW = "SELECT count(*) FROM range(10000000) a(i), range(10000000) b(j) WHERE (i * j) % 7 = 3"
@@ -148,9 +148,7 @@ def test_what_is_more_than_a_projection_is_left_to_the_engine(text: str) -> None
 def test_binding_finds_mistakes_and_runs_nothing(engines: Engines) -> None:
     empty = {"released_1": pa.table({"k1": pa.array([], pa.string())})}
     engines.outer.bind("SELECT k1 FROM released_1", empty)
-    started = time.monotonic()
-    engines.outer.bind(SLOW)
-    assert time.monotonic() - started < 10
+    engines.outer.bind(SLOW)  # or else it would take minutes
     with pytest.raises(EngineFailure) as caught:
         engines.outer.bind("SELECT k2 FROM released_1", empty)
     assert "k2" in caught.value.detail
@@ -317,29 +315,31 @@ def test_cancel_from_another_thread(engines: Engines) -> None:
     for delay in (0.0, 0.001, 0.2):
         timer = threading.Timer(delay, cancel_until_heard, (engines,))
         timer.start()
-        started = time.monotonic()
         with pytest.raises(EngineFailure) as caught:
             engines.private.run(SLOW)
         assert caught.value.interrupted
-        assert time.monotonic() - started < 20
         timer.join()
         assert engines.private.run("SELECT 1 AS x").to_pylist() == [{"x": 1}]
 
 
 def cancel_until_heard(engines: Engines) -> None:
     """The statement may not have begun when the timer of 0 seconds is over."""
-    while not engines.private._running:
-        time.sleep(0.001)
+    until(lambda: engines.private._running, "the statement runs")
     engines.private.cancel()
 
 
 def test_a_signal_to_the_process_is_an_interrupt(engines: Engines) -> None:
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    def interrupt() -> None:
+        until(lambda: engines.private._running, "the statement is given to the engine")
+        threading.Event().wait(0.3)  # the few lines of Python from there to the engine
+        os.kill(os.getpid(), signal.SIGINT)
+
+    other = threading.Thread(target=interrupt)
+    other.start()
     with pytest.raises(EngineFailure) as caught:
         engines.private.run(SLOW)
     assert caught.value.interrupted
-    timer.join()
+    other.join()
 
 
 def test_cancel_without_a_statement_does_nothing(engines: Engines) -> None:
@@ -353,6 +353,7 @@ def test_time_runs_out(snapshot: Snapshot) -> None:
         with pytest.raises(EngineFailure) as caught:
             engines.private.run(SLOW)
         assert caught.value.interrupted
+    engines.private._timeout = USUAL_LIMITS.timeout  # a slow machine needs more than that for anything
     assert engines.private.run("SELECT 1 AS x").to_pylist() == [{"x": 1}]
     engines.close()
 
@@ -388,10 +389,9 @@ def test_close_ends_what_runs_and_may_be_called_twice(snapshot: Snapshot) -> Non
 
     running = threading.Thread(target=run)
     running.start()
-    while not engines.private._running:
-        time.sleep(0.001)
+    until(lambda: engines.private._running, "the statement runs")
     engines.close()
-    running.join(20)
+    running.join()
     assert failed == [True]
     engines.close()
     with pytest.raises(EngineFailure):
@@ -401,7 +401,4 @@ def test_close_ends_what_runs_and_may_be_called_twice(snapshot: Snapshot) -> Non
 def test_closed_engines_leave_no_thread(snapshot: Snapshot) -> None:
     before = threading.active_count()
     open_engines(snapshot, threads=1).close()
-    deadline = time.monotonic() + 10
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() <= before  # one of an earlier test may just have ended
+    until(lambda: threading.active_count() <= before, "its threads end")  # one of an earlier test may have ended, too

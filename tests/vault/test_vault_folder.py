@@ -273,9 +273,13 @@ def test_an_interrupt_of_the_owner_stays_one(tmp_path: Path) -> None:
             CREATE VIEW visits AS SELECT 1 AS uid, 'x' AS place; CREATE VIEW places AS SELECT 'x' AS place"""
         )
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+
+    def interrupted() -> None:
+        timer.start()
         prepare(POLICY, database)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     timer.join()
     assert entries() == []
 
