@@ -119,7 +119,8 @@ upgrade-check:
 	@rm -rf .venv-next && mkdir -p build && sed '/^duckdb==/d; /^sqlglotc*==/d' constraints.txt > build/pins-next.txt
 	@$(MAKE) $(NEXT) TESTS="tests/compile tests/refusals tests/semantics $(ENGINE_TESTS)" test
 	@$(MAKE) $(NEXT) TESTS="$(ENGINE_TESTS)" audit
-	@.venv-next/bin/pip freeze | grep -E '^(duckdb|sqlglotc?)=='
+	@.venv-next/bin/pip freeze | grep -E '^(duckdb|sqlglotc?)==' | while read -r pin; do \
+	    grep -qxF "$$pin" $(PINS) && echo "$$pin answers alike, and is the pin" || echo "$$pin answers alike: its pin can move"; done
 
 check: $(VENV)/installed-dev
 	@$(BIN)/ruff check -q .
