@@ -29,7 +29,7 @@ from dpsql import releases, shows
 from dpsql.answer import Answer, Receipt, finished, floored
 from dpsql.compile import highlight
 from dpsql.compile import statement as statements
-from dpsql.compile.canonical import too_deep
+from dpsql.compile.canonical import too_deep, write
 from dpsql.compile.check import check
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.limits import all_declared
@@ -59,6 +59,7 @@ from dpsql.vault.noise import release
 from dpsql.vault.open import Engines, open_engines
 from dpsql.vault.readings import Released
 from dpsql.vault.second_parser import check as second_check
+from dpsql.vault.second_parser import mistake
 from dpsql.vault.snapshot import Snapshot
 
 _owner_log = logging.getLogger("dpsql.owner")
@@ -127,7 +128,7 @@ class Session:
 
     def compile(self, sql: str, parameters: Parameters | None = None, *, name: str = "") -> Compiled:
         """Everything before the charge."""
-        source, resolved = sql, None
+        source, parsed, resolved = sql, None, None
         try:
             parsed = parse(sql, parameters)
             source = parsed.text
@@ -146,6 +147,9 @@ class Session:
         except Error as error:
             if error.code == "DP502" and resolved is not None and resolved.doubts:
                 error = resolved.doubts[0]  # the engine agrees that the statement does not fit
+            if error.code == "DP901" and parsed is not None and (said := mistake(write(parsed.tree))):
+                # Not a fault of ours, then: sqlglot reads some texts as SQL that DuckDB does not.
+                error = refusal("DP101", f"DuckDB does not read this as SQL: {said[:100]}", repair="correct it there")
             raise located(error, source, name) from None
         return Compiled(sql, priced, rewritten)
 

@@ -119,6 +119,14 @@ def _chain(node: exp.Expr) -> Error | None:
     return None
 
 
+def _is(node: exp.Expr) -> Error | None:
+    """`x IS 3`: a test for what has no equal, and no comparison."""
+    if isinstance(node.expression, exp.Null | exp.Boolean):
+        return None
+    repair = "write x = y, or x IS NOT DISTINCT FROM y"
+    return refusal("DP101", "IS is followed by NULL, TRUE, FALSE or DISTINCT FROM", repair=repair)
+
+
 def _frame(node: exp.Expr) -> Error | None:
     """A frame's bounds but CURRENT ROW say PRECEDING or FOLLOWING."""
     for key in ("start", "end"):
@@ -191,6 +199,7 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr], Error | None]] = {
     exp.With: _with,
     exp.Subquery: _subquery,
     exp.In: _in,
+    exp.Is: _is,
     exp.Distinct: _distinct,
     exp.Exists: _exists,
     exp.Any: _quantifier,

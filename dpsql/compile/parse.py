@@ -62,6 +62,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
     numbered, slots = number(tokens)
     literals = literals_for(slots, parameters)
     tree = clauses.put(read(clauses.marked(numbered, without.clauses), taken.text), without.clauses)
+    _refuse_unclosed(tokens)
     first = check_shape(place(plain(put(tree, literals, slots)), tokens))
     hints.put(first, taken.hints)
     spelled = {name: tokenize(write(literal)) for name, literal in literals.items()}
@@ -154,6 +155,23 @@ def _refuse_loose_not(tokens: Sequence[Token]) -> None:
         if tokens[i - 1].token_type in _COMPARISONS or (i > 1 and after_from):
             repair = "put parentheses around NOT and what it is about"
             raise refusal("DP106", "the statement can be read in two ways", span=span_of_token(token), repair=repair)
+
+
+_OPENS = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSES = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+
+
+def _refuse_unclosed(tokens: Sequence[Token]) -> None:
+    """`CAST(x AS TEXT FROM t`: of some calls sqlglot does not miss the end, and reads on as if it were there."""
+    opened: list[Token] = []
+    for token in tokens:
+        if token.token_type in _OPENS:
+            opened.append(token)
+        elif token.token_type in _CLOSES and opened:
+            opened.pop()
+    if opened:
+        reason = f'"{opened[-1].text}" is not closed'
+        raise refusal("DP101", reason, span=span_of_token(opened[-1]), repair="write its other half where it ends")
 
 
 _ENDS = frozenset(

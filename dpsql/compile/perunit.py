@@ -135,6 +135,10 @@ class _Groups:
         for i, (tree, _) in enumerate(self.keys, 1):
             if tree == meaning:
                 return column(self.alias, f"k{i}")
+        if isinstance(node, exp.Window):  # whose own function is no aggregate of the groups (`aggregates`)
+            reason = f"a window over groups of one {self.rows.policy.unit}'s rows stands in a query around them"
+            repair = "group in a subquery: SELECT ..., ROW_NUMBER() OVER (...) FROM (SELECT ... GROUP BY ...) AS t"
+            raise refusal("DP222", reason, span=span_of(node), repair=repair)
         if is_aggregate(node):
             return column(self.alias, f"a{self._trees.index(node) + 1}")
         if nested_in(node) is not None:

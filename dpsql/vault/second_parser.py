@@ -190,6 +190,15 @@ def read(sql: str) -> Seen:
         return Seen(strange=str(error) if isinstance(error, _Strange) else "an unknown form")
 
 
+def mistake(sql: str) -> str:
+    """What DuckDB's parser says of a text that is no SQL to it, in words of the text alone; "" where it is."""
+    try:
+        answer = json.loads(_serialised(sql))
+    except (_Strange, RecursionError, ValueError):
+        return "it cannot be read"
+    return str(answer.get("error_message") or "") if answer.get("error") else ""
+
+
 @lru_cache(maxsize=64)
 def _look(sql: str) -> Seen:
     """A parser's answer depends on the text alone, and much of what dpsql writes it has written before (the outer SQL

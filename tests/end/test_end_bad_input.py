@@ -17,8 +17,11 @@ from typing import Any
 
 import duckdb
 import pytest
+from sqlglot import exp
 
 import dpsql
+from dpsql import session
+from dpsql.compile import forgiven
 from dpsql.front.cli import main
 from dpsql.ledger import default_path
 from dpsql.ledger import file as ledger_file
@@ -117,6 +120,23 @@ def test_statements_that_are_none_are_refused_fast_and_for_free(connection: dpsq
             assert error.__cause__ is None
     assert connection.budget.statements == 0
     assert connection.execute(COUNT).receipt is not None  # and the connection goes on
+
+
+def test_what_only_sqlglot_reads_as_sql_is_no_fault_of_ours(
+    connection: dpsql.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no rule knows a form that it forgives, DuckDB's parser says no at the end; where that reads the statement
+    and not what was made of it, the fault is ours."""
+    monkeypatch.delitem(forgiven._RULES, exp.Is)
+    for sql in ("SELECT label IS 3 FROM regions", f"{COUNT} WHERE region IN (SELECT region FROM regions r WHERE r IS 3)"):
+        with pytest.raises(dpsql.ProgrammingError, match="^DP101: DuckDB does not read this as SQL: syntax") as caught:
+            connection.execute(sql)
+        one_clear_error(str(caught.value), "DP101")
+    plain = session.second_check
+    monkeypatch.setattr(session, "second_check", lambda text, *of: plain(f"{text} +", *of))
+    with pytest.raises(dpsql.InternalError, match="^DP901"):
+        connection.execute("SELECT label FROM regions")
+    assert connection.budget.statements == 0
 
 
 def test_a_number_longer_than_python_reads_is_refused(connection: dpsql.Connection) -> None:

@@ -1,0 +1,1 @@
+WITH w (SELECT DISTINCT d2.shared_with FROM visits c0 JOIN visits c1 ON c0.person = c1.person AND '' = CAST(1e3 AS TEXT JOIN loans d2 ON c0.person = d2.person) SELECT() c0,() c1 FROM w JOIN genres ON(d1, '', d1) IS 3 GROUP BY SUM
