@@ -128,13 +128,16 @@ def test_what_only_sqlglot_reads_as_sql_is_no_fault_of_ours(
     """Where no rule knows a form that it forgives, DuckDB's parser says no at the end; where that reads the statement
     and not what was made of it, the fault is ours."""
     monkeypatch.delitem(forgiven._RULES, exp.Is)
-    for sql in ("SELECT label IS 3 FROM regions", f"{COUNT} WHERE region IN (SELECT region FROM regions r WHERE r IS 3)"):
-        with pytest.raises(dpsql.ProgrammingError, match="^DP101: DuckDB does not read this as SQL: syntax") as caught:
+    for sql in (
+        "SELECT label IS 3 FROM regions",
+        f"{COUNT} WHERE region IN (SELECT region FROM regions r WHERE r IS 3)",
+    ):
+        with pytest.raises(dpsql.ProgrammingError, match=r"^DP101: DuckDB does not read this as SQL: syntax") as caught:
             connection.execute(sql)
         one_clear_error(str(caught.value), "DP101")
     plain = session.second_check
     monkeypatch.setattr(session, "second_check", lambda text, *of: plain(f"{text} +", *of))
-    with pytest.raises(dpsql.InternalError, match="^DP901"):
+    with pytest.raises(dpsql.InternalError, match=r"^DP901"):
         connection.execute("SELECT label FROM regions")
     assert connection.budget.statements == 0
 
