@@ -2,15 +2,18 @@
 
 Promise: what a file held stays until its replacement is complete: that is written beside it and renamed. A file that
 can't be written is told of before anything is charged, and so is one that dpsql works with. What is no regular file (a
-pipe, a device) is written directly.
+pipe, a device) is written directly. Where a link leads is looked at once: the file that is there when a run begins is
+the one that is compared with those to spare, and replaced, even if somebody changes the link meanwhile.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -22,47 +25,93 @@ if TYPE_CHECKING:
     from dpsql.answer import Answer
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where text goes. draft, file: what the stream writes, and what that takes the place of once all is there; None
+    where it is written directly."""
+
+    stream: TextIO
+    draft: Path | None = None
+    file: Path | None = None
+
+    def spare(self, kept: Iterable[Path]) -> None:
+        """Raises Usage where results would take the place of a file that is kept."""
+        if self.file is not None:
+            check_spared(self.file, kept)
+
+    def complete(self) -> None:
+        """All is written. Without this, or after an error, the file stays as it was."""
+        self.stream.flush()
+        if self.draft is not None and self.file is not None:
+            os.fsync(self.stream.fileno())
+            _put(self.draft, self.file)
+
+
 @contextmanager
-def replacing(path: str) -> Iterator[tuple[TextIO, Callable[[], None]]]:
-    """A stream, and what to call once all is in it: without the call, or after an error, the file stays as it was."""
-    target = Path(path)
-    if target.exists() and not target.is_file():
-        with _opened(target, path, "w") as stream:
-            yield stream, stream.flush
+def replacing(path: str) -> Iterator[Target]:
+    """What is written in place of this file. Raises Usage where it can't be."""
+    given = Path(path)
+    if given.exists() and not given.is_file():
+        with _unwritable(path):
+            stream = opened(given)
+        with stream:
+            if stat.S_ISREG(_stat(stream).st_mode):
+                raise Usage(f"can't write {visible(path)}: another file took its place")
+            yield Target(stream)
         return
-    target = target.resolve()  # a link goes on leading to the file
-    draft = _draft(target)
-    with _opened(draft, path, "x") as stream:
-
-        def complete() -> None:
-            stream.flush()
-            os.fsync(stream.fileno())
-            _put(draft, target)
-
-        try:
-            yield stream, complete
-        finally:
-            draft.unlink(missing_ok=True)
+    with _unwritable(path):
+        file = given.resolve()  # a link goes on leading to the file
+        draft = _draft(file)
+        stream = draft.open("x", encoding="utf-8", newline="")
+    try:
+        with stream:
+            yield Target(stream, draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
-def check_spared(path: str, kept: Iterable[Path]) -> None:
-    """Raises Usage where results would take the place of a file that is kept, by whatever name or link."""
-    target = Path(path)
+def emptied(file: Path, kept: Iterable[Path]) -> TextIO:
+    """The file, open and without what it held. What is compared with those that are kept is what was opened: a link
+    that is changed meanwhile empties no other. Raises OSError, and Usage."""
+    stream = opened(file)
+    try:
+        check_spared(file, kept, _stat(stream))
+        if stat.S_ISREG(_stat(stream).st_mode):
+            stream.truncate()
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+def opened(file: Path) -> TextIO:
+    """A file to write, made where there is none, with what it holds still in it. Raises OSError."""
+
+    def as_it_is(name: str, flags: int) -> int:
+        return os.open(name, flags & ~os.O_TRUNC, 0o666)
+
+    return open(file, "w", encoding="utf-8", newline="", opener=as_it_is)
+
+
+def _stat(stream: TextIO) -> os.stat_result:
+    return os.fstat(stream.fileno())
+
+
+def check_spared(path: Path, kept: Iterable[Path], found: os.stat_result | None = None) -> None:
+    """Raises Usage where results would take the place of a file that is kept, by whatever name or link. found: what is
+    known of the file already."""
     for file in kept:
         with suppress(OSError):  # one of the two is not there
-            if target.samefile(file):
-                raise Usage(f"can't write {visible(path)}: it is a file that dpsql works with")
+            if os.path.samestat(found or path.stat(), file.stat()):
+                raise Usage(f"can't write {visible(str(path))}: it is a file that dpsql works with")
 
 
-def _opened(file: Path, path: str, mode: str) -> TextIO:
+@contextmanager
+def _unwritable(path: str) -> Iterator[None]:
     try:
-        return file.open(mode, encoding="utf-8", newline="")  # type: ignore[return-value]  # of a text mode
+        yield
     except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def _unwritable(path: str, error: OSError) -> Usage:
-    return Usage(f"can't write {visible(path)}: {error.strerror}")
+        raise Usage(f"can't write {visible(path)}: {error.strerror}") from None
 
 
 def _draft(target: Path) -> Path:
@@ -93,22 +142,20 @@ class ParquetFiles:
         if count > 1 and "{}" not in pattern:
             reason = f"{count} results do not fit into one Parquet file"
             raise Usage(f"{reason}: give -o with a {{}} for the number, such as -o result-{{}}.parquet")
-        self._pattern, self._count, self._total, self._err = pattern, 0, total, err
+        self._count, self._total, self._err = 0, total, err
         folder = Path(pattern).parent
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise Usage(f"can't write {visible(pattern)}: {visible(str(folder))} is no folder to write in")
-        for number in range(1, count + 1):
-            check_spared(self._name(number), kept)
-
-    def _name(self, number: int) -> str:
-        return self._pattern.replace("{}", str(number))
+        self._files = [Path(pattern.replace("{}", str(number))).resolve() for number in range(1, count + 1)]
+        for file in self._files:
+            check_spared(file, kept)
 
     def show(self, answer: Answer) -> None:
         """Write one result, and its cost beside the data."""
         from dpsql.front.export import write_parquet
 
+        target = self._files[self._count]
         self._count += 1
-        target = Path(self._name(self._count)).resolve()
         draft = _draft(target)
         try:
             write_parquet(answer, draft)

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from dpsql.errors import Error
 from dpsql.front.arguments import kept_files, opened_session, parser_of, script_arguments, scripts_of
 from dpsql.front.diagnostics import INTERRUPTED, OK, Usage, exit_code, guarded, say_error, visible
 
 if TYPE_CHECKING:
+    from dpsql.front.outfiles import Target
     from dpsql.front.output import Results
     from dpsql.front.script import Statement
     from dpsql.session import Session
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet")
-
-_Target = tuple[TextIO, Callable[[], None]]
 
 
 def run_parser() -> argparse.ArgumentParser:
@@ -85,11 +84,11 @@ def run(words: list[str]) -> int:
     from dpsql.front.variables import variables
 
     values = variables(given.variable)
-    with _target(given) as (out, complete), closing(opened_session(given)) as session:
+    with _target(given) as target, closing(opened_session(given)) as session:
         statements = script.split(session, scripts, values)
         if given.dry_run:
             return whatif.show(session, statements, most=most)
-        results = _results(given, out, session, statements)
+        results = _results(given, target, session, statements)
         error = _refused_whole(session, statements, given.keep_going, most)
         if error is not None:
             say_error(error, sys.stderr)
@@ -100,7 +99,7 @@ def run(words: list[str]) -> int:
         )
         results.end()
         if code == OK or (given.keep_going and code != INTERRUPTED):
-            complete()
+            target.complete()
         elif given.output is not None and given.format != "parquet":
             said = f"{visible(given.output)} was not written; what was answered is stored, and free in the next run"
             print(said, file=sys.stderr)
@@ -120,30 +119,27 @@ def _epsilon(text: str) -> Fraction:
 
 
 @contextmanager
-def _target(given: argparse.Namespace) -> Iterator[_Target]:
-    """Where text goes, and what to call when all of it is there; a file is opened before anything is charged."""
-    if given.output in (None, "-") or given.format == "parquet" or given.dry_run:
-        yield sys.stdout, sys.stdout.flush
-        return
-    from dpsql.front.outfiles import replacing
+def _target(given: argparse.Namespace) -> Iterator[Target]:
+    """Where text goes; a file is opened before anything is charged."""
+    from dpsql.front.outfiles import Target, replacing
 
+    if given.output in (None, "-") or given.format == "parquet" or given.dry_run:
+        yield Target(sys.stdout)
+        return
     with replacing(given.output) as target:
         yield target
 
 
-def _results(given: argparse.Namespace, out: TextIO, session: Session, statements: Sequence[Statement]) -> Results:
+def _results(given: argparse.Namespace, target: Target, session: Session, statements: Sequence[Statement]) -> Results:
     total, kept = session.policy.budget.epsilon, kept_files(given, session.sources)
     if given.format == "parquet":
         from dpsql.front.outfiles import ParquetFiles
 
         return ParquetFiles(given.output, sum(not each.sets for each in statements), total, sys.stderr, kept)
-    if given.output not in (None, "-"):
-        from dpsql.front.outfiles import check_spared
-
-        check_spared(given.output, kept)
+    target.spare(kept)
     from dpsql.front.output import Output
 
-    return Output(out, sys.stderr, total, format=given.format)
+    return Output(target.stream, sys.stderr, total, format=given.format)
 
 
 def _refused_whole(

@@ -20,7 +20,7 @@ from dpsql.errors import refusal
 from dpsql.front import chart, render
 from dpsql.front.cells import Signs, cells_wide, signs_for
 from dpsql.front.diagnostics import Usage, columns_of, smart, visible
-from dpsql.front.outfiles import check_spared
+from dpsql.front.outfiles import emptied
 from dpsql.front.output import Output
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ class Screen:
         if path is not None:
             target = Path(path).expanduser()
             try:
-                check_spared(str(target), self._kept)
-                self._file = target.open("w", encoding="utf-8", newline="")
+                self._file = emptied(target, self._kept)
             except Usage as error:
                 raise refusal("DP120", str(error), repair="\\o FILE, of another name") from None
             except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
+from dpsql.front import outfiles, runs
 from dpsql.front.diagnostics import Usage
 from dpsql.front.variables import typed, variables
 from tests.front import fake_session
@@ -199,6 +201,61 @@ def test_what_a_session_lives_on_is_not_replaced(
     assert code == 2
     assert "it is a file that dpsql works with" in err
     assert Path(how).read_text(encoding="utf-8") == "SELECT 1"
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+@pytest.mark.parametrize("leads", ["out", "ledger"])
+def test_a_link_that_is_changed_meanwhile_leads_nowhere_else(
+    fake: object, capfd: Caught, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str, leads: str
+) -> None:
+    """What is looked at, and replaced, is what the link led to when results had to go somewhere."""
+    ledger, out, link = tmp_path / "ledger", tmp_path / "out", tmp_path / "link"
+    other = {"out": "ledger", "ledger": "out"}[leads]
+    for file in (ledger, out):
+        file.write_text("old", encoding="utf-8")
+    link.symlink_to(leads)
+
+    def turned(call: Callable[..., Any]) -> Callable[..., Any]:
+        def turn(*given: Any, **options: Any) -> Any:
+            link.unlink()
+            link.symlink_to(other)
+            return call(*given, **options)
+
+        return turn
+
+    if format_ == "csv":
+        monkeypatch.setattr(runs, "opened_session", turned(runs.opened_session))
+    else:
+        monkeypatch.setattr(runs, "_refused_whole", turned(runs._refused_whole))
+    given = ["--format", format_, "-o", str(link), "--ledger", str(ledger)]
+    code, _, err = main(capfd, *RUN, "-c", QUERY, *given)
+    assert (code, "it is a file that dpsql works with" in err) == ((0, False) if leads == "out" else (2, True))
+    assert ledger.read_text(encoding="utf-8") == "old"
+    assert (out.read_bytes() == b"old") == (leads == "ledger")
+
+
+def test_a_file_is_emptied_only_once_it_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For `\\o`: what is compared is what was opened."""
+    ledger, out, link = tmp_path / "ledger", tmp_path / "out", tmp_path / "link"
+    for file in (ledger, out):
+        file.write_text("old", encoding="utf-8")
+    link.symlink_to("out")
+    outfiles.emptied(link, [ledger]).close()
+    assert out.read_bytes() == b""
+    open_ = os.open
+
+    def turned(name: Any, flags: int, mode: int = 0o777) -> int:
+        link.unlink(missing_ok=True)
+        link.symlink_to("ledger")
+        found = open_(name, flags, mode)
+        link.unlink()
+        link.symlink_to("out")
+        return found
+
+    monkeypatch.setattr(os, "open", turned)
+    with pytest.raises(Usage, match="it is a file that dpsql works with"):
+        outfiles.emptied(link, [ledger])
+    assert ledger.read_bytes() == b"old"
 
 
 def test_a_device_is_written_directly(fake: object, capfd: Caught) -> None:
