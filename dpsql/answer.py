@@ -35,7 +35,8 @@ class Receipt:
     """What the statement cost. epsilon and delta are 0 where nothing was charged (public, or a free repeat).
 
     mu_squared: what was charged where charges add up by Gaussian composition, else 0; what remains is then told as an
-    epsilon at the account's delta."""
+    epsilon at the account's delta. limits: in words what of a unit's rows was counted, and which groups are not shown;
+    no interval includes what these leave out."""
 
     epsilon: Fraction
     delta: Fraction
@@ -47,6 +48,7 @@ class Receipt:
     snapshot: str = ""
     mu_squared: Fraction = Fraction(0)
     remaining_mu_squared: Fraction = Fraction(0)
+    limits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

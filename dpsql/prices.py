@@ -45,7 +45,8 @@ class Due:
 @dataclass(slots=True)
 class Bill:
     """A statement's releases: those that are stored, as they are read, and their tables; those that are due; and twins,
-    which are the same as another that is due."""
+    which are the same as another that is due. otherwise: those of which something is stored with other limits than are
+    planned."""
 
     plan: PrivatePlan
     released: dict[str, Released] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Bill:
     due: dict[str, Due] = field(default_factory=dict)
     twins: list[Due] = field(default_factory=list)
     matches: dict[str, Match] = field(default_factory=dict)
+    otherwise: set[str] = field(default_factory=set)
 
     def add(self, name: str, planned: ReleasePlan, released: Released) -> None:
         """A release that is there."""
@@ -112,6 +114,8 @@ def bill(plan: PrivatePlan, inner: Mapping[str, SealedSql], reads: Reads, repeat
         question = repeats.question(planned, inner[name], reads.digests(planned, given, {}))
         match = repeats.look_up(question, taken=found.refined)
         found.matches[name] = match
+        if not match.limited_as(question.identity.limits):
+            found.otherwise.add(name)
         if match.left is None:
             found.add(name, planned, match.released())
         elif any(due.question is not None and due.question.name == question.name for due in found.due.values()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from dpsql.errors import refusal
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.choices import MECHANISMS
 from dpsql.privacy.mechanisms import law_of
+from dpsql.privacy.sensitivity import Limits
 from dpsql.vault.mapping import Unfit, snapshot_type
 from dpsql.vault.readings import Noised, Reading, Released
 
@@ -36,6 +37,28 @@ def receipt_columns(plan: PrivatePlan, released: Mapping[str, Released]) -> tupl
         for measure in sorted(outputs, key=lambda m: place.get(m.name, len(place))):
             found.append(_column(measure, readings[measure.name]))
     return tuple(found)
+
+
+def receipt_limits(plan: PrivatePlan, others: Collection[str], unit: str) -> tuple[str, ...]:
+    """What the limits of each release leave of a unit, in words. others: the releases that are read from stored ones
+    with other limits."""
+    found = []
+    for release in plan.releases:
+        limits, said = release.limits, []
+        if release.release.name in others:
+            said.append("limited as in an earlier statement")
+        elif limits != Limits("rows", rows=1):
+            most = [
+                (limits.rows, "row", f"of each {unit}{' after WHERE' * limits.late}"),
+                (limits.per_group, "row", f"of each {unit} in a group"),
+                (limits.groups, "group", f"of each {unit}"),
+            ]
+            several = [f"{n:,} {what}{'s' * (n != 1)} {where}" for n, what, where in most if n is not None]
+            said += [f"counts at most {' and '.join(several)}"] if several else []
+            said += [f"scales each {unit} down to {limits.ball:,} rows"] if limits.ball is not None else []
+        said += ["leaves out small groups"] if release.selection is not None else []
+        found += said
+    return tuple(dict.fromkeys(found))
 
 
 def _column(measure: Measure, reading: Reading) -> ColumnReceipt:

@@ -267,6 +267,7 @@ class Session:
             snapshot=self.snapshot.facts.snapshot,
             mu_squared=paid.price.mu_squared,
             remaining_mu_squared=paid.balance.remaining_mu_squared,
+            limits=releases.receipt_limits(compiled.plan, paid.bill.otherwise, self.policy.unit),
         )
 
     # -- everything else ----------------------------------------------------------------------------------------

@@ -102,14 +102,17 @@ def _records(columns: Sequence[Column], body: Sequence[Sequence[str]], signs: Si
 
 
 def footer(answer: Answer, total: Fraction, *, signs: Signs = UNICODE, width: int | None = None) -> str:
-    """Cost, what is left of `total`, and what ± means, wrapped at the dots. `free` where nothing is counted."""
+    """Cost, what is left of `total`, what limits leave of a unit, and what ± means, wrapped at the dots. `free` where
+    nothing is counted."""
     receipt = answer.receipt
     if receipt is None:
         return "free"
     parts = [cost(receipt, signs), left(receipt.remaining_epsilon, total, receipt.remaining_delta, signs)]
     parts += _behind(answer, receipt, signs)
     if any(widths is not None for widths in answer.half_widths) or len(parts) > 2:
-        parts.append(f"{signs.plus_minus} is the half-width of the 95 % interval")
+        parts += list(map(visible, receipt.limits))
+        beyond = ", without what that leaves out" if receipt.limits else ""
+        parts.append(f"{signs.plus_minus} is the half-width of the 95 % interval{beyond}")
     return _wrapped(parts, signs, width)
 
 

@@ -73,6 +73,10 @@ class Match:
             readings |= merge.joined(drawn)
         return Released(drawn.keys, readings)
 
+    def limited_as(self, limits: str) -> bool:
+        """Whether all that is stored of it has these limits."""
+        return all(fit.stored.record.limits == limits for source in self.sources.values() for fit, _, _ in source.parts)
+
     @property
     def is_there(self) -> bool:
         """Whether all of it has been released, rather than being asked about."""

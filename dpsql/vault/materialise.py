@@ -161,6 +161,9 @@ class _Maker:
             self._run(f"INSERT INTO {target} SELECT {stored}, {one.number} + 1, 1 FROM {one.relation} AS s")
         else:
             report = self._insert_ranked(one, target, report)
+            if (limit := one.table.max_rows_per_unit) is not None:
+                beyond = self._number(f'SELECT count(*) FROM {target} WHERE "$rank" > {limit}')
+                report = replace(report, beyond=beyond, limit=limit)
         return replace(report, outside=self._outside_values(one, target) | self._outside_references(one, target))
 
     def _insert_ranked(self, one: Found, target: str, report: TableReport) -> TableReport:

@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass, field
 class TableReport:
     """One table. read: rows of the source. kept: rows of the snapshot. without_unit: rows dropped because their
     unit is NULL or their path reaches none. copies: extra rows, of those whose path reaches several units.
-    repeated: rows dropped because their unit has another row with that key. clamped: values moved to a bound, by
-    column. outside: values not among the column's `values`, or not in the table it refers to, by column(s);
-    such rows are kept, and count under no key of that column."""
+    repeated: rows dropped because their unit has another row with that key. beyond: rows of units beyond `limit`, the
+    policy's max_rows_per_unit (None where it has none): kept, and left out where a statement counts no more of each.
+    clamped: values moved to a bound, by column. outside: values not among the column's `values`, or not in the table
+    it refers to, by column(s); such rows are kept, and count under no key of that column."""
 
     table: str
     public: bool
@@ -21,6 +22,8 @@ class TableReport:
     without_unit: int = 0
     copies: int = 0
     repeated: int = 0
+    beyond: int = 0
+    limit: int | None = None
     clamped: Mapping[str, int] = field(default_factory=dict)
     outside: Mapping[str, int] = field(default_factory=dict)
 
@@ -36,6 +39,8 @@ class TableReport:
             yield f"  {self.copies:,} rows more, of rows that belong to several units: kept once for each"
         if self.repeated:
             yield f"  {self.repeated:,} rows repeat a key within their unit: dropped"
+        if self.beyond:
+            yield f"  {self.beyond:,} rows are beyond max_rows_per_unit = {self.limit}: not counted under that limit"
         for column, count in self.clamped.items():
             yield f"  {column}: {count:,} values beyond its bounds: clamped"
         for column, count in self.outside.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -72,6 +73,7 @@ def test_jsonl_is_one_object_a_line() -> None:
 def test_json_has_columns_rows_half_widths_and_receipt() -> None:
     column = ColumnReceipt("n", "discrete Laplace", Fraction(1, 3), 4.0, float("inf"))
     receipt = Receipt(Fraction(1, 3), Fraction(0), Fraction(2), Fraction(0), (column,), ("released_1",), "p", "s")
+    receipt = replace(receipt, limits=("counts at most 3 rows of each household",))
     found = json.loads(written(export.write_json, Answer(NOISED.table, NOISED.half_widths, receipt)))
     assert found == {
         "columns": [{"name": "g", "type": "VARCHAR"}, {"name": "n", "type": "BIGINT"}],
@@ -97,6 +99,7 @@ def test_json_has_columns_rows_half_widths_and_receipt() -> None:
             "snapshot": "s",
             "mu_squared": "0",
             "remaining_mu_squared": "0",
+            "limits": ["counts at most 3 rows of each household"],
         },
     }
     empty = json.loads(written(export.write_json, Answer(pa.table({"n": pa.array([], pa.int64())}))))

@@ -269,6 +269,13 @@ def test_the_footer_names_noise_that_no_column_shows() -> None:
     )
 
 
+def test_the_footer_names_what_limits_leave_out() -> None:
+    assert footer(limits=("counts at most 3 rows of each house\x1bhold", "leaves out small groups")) == (
+        "cost ε = 0.25 · left ε = 2.75 of 3 · counts at most 3 rows of each house\\x1bhold · leaves out small groups"
+        " · ± is the half-width of the 95 % interval, without what that leaves out"
+    )
+
+
 def test_the_footer_with_a_delta() -> None:
     answer = Answer(pa.table({"n": [1]}), (), Receipt(QUARTER, Fraction(1, 10**7), THREE, Fraction(9, 10**7)))
     assert render.footer(answer, THREE) == "cost ε = 0.25, δ = 1e-7 · left ε = 3 of 3, δ = 9e-7"
