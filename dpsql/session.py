@@ -104,7 +104,7 @@ class Session:
         self._outer = Outer(engines.outer)
         self._keys = KeyFacts(self._outer.ask)
         known = snapshot.facts.snapshot, all_declared(policy), claimed(policy)
-        self._repeats = Repeats(self._stored, self._outer.ask, *known, engines.signature if ledger.refines else None)
+        self._repeats = Repeats(self._stored, self._outer.ask, *known, engines.signature() if ledger.refines else None)
 
     # -- the path of one query ----------------------------------------------------------------------------------
 

@@ -21,9 +21,10 @@ analyst sees is within that analyst's budget: for this view the answer is new, w
 analyst is charged for it in full, and would be charged the same had nobody asked before; the induction of
 `privacy/accounting` runs over the charges of this purse, where each answer is drawn from a mechanism of its price
 independently of all that this analyst saw. That independence is what the owner asserts with `per_analyst = true`: that
-nobody's questions carry another's answers to them. One thing of others an analyst does come to see, that all together
+nobody's questions carry another's answers to them. Two things of others an analyst does come to see. That all together
 have spent the joint budget, or failed too often: it is told without amounts, and `Balance` speaks of one's own purse.
-Whatever an analyst makes of it stays within the joint promise, which needs no such assertion.
+And, once it is spent, which questions somebody was answered before: these still are, to who pays, and others are not.
+Whatever an analyst makes of that stays within the joint promise, which needs no such assertion.
 
 A stored answer with discrete Laplace noise may be refined for the difference (`privacy/refinement`), once: two finer
 answers, each drawn given the same one, tell more than what both are charged. So the charge marks it, in its own

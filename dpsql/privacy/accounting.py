@@ -34,6 +34,10 @@ that was worth e_k: the sum of what was charged for the chain. Together that is 
 
     P[S] <= exp(epsilon) P'[S] + delta.
 
+(A statement may refine, and have normal noise or decide on keys as well. Then Q and Q' are the laws of the whole of it
+with the one and the other data behind these, but with the data of P behind the finer answers: against that, they answer
+by some fixed random rule, as `compile/pricing` says of all that is pure, and so (e, d) is the price of the rest.)
+
 The steps of a chain multiply to that because each follows the one before it, and only once: that is what the ledger
 keeps. All of them count towards one sum: where a budget is renewed, a finer answer is charged in full.
 

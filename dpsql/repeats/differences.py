@@ -5,10 +5,10 @@ Discrete Laplace noise is refined: a finer vector is drawn given the stored one 
 whether both are of the same exact vector is a question of what is right; for the second, privacy hangs on it. So a
 release is refined as a whole, and only by the very same statement: the sealed text is the same byte by byte, over the
 same snapshot and the same public tables, by the same engine on the same machine (`Repeats.question` makes a digest of
-these). What the engine makes of that is the same to the last bit, however many threads it has: sums are of integers,
-limits by keyed ranks, and that nothing hangs on the order of rows the sensitivity needs as well. Nothing is refined
-whose text is not the whole of it: a choice of keys at random (`rewrite.is_salted`), and keys that are selected
-privately, of which others may be shown.
+these, and `Engines.signature` says what the last two are). What the engine makes of that is the same to the last bit,
+however many threads it has: sums are of integers, limits by keyed ranks, and that nothing hangs on the order of rows
+the sensitivity needs as well. Nothing is refined whose text is not the whole of it: a choice of keys at random
+(`rewrite.is_salted`), and keys that are selected privately, of which others may be shown.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import pyarrow as pa
 from dpsql.answer import streamed
 from dpsql.compile.cover import cover
 from dpsql.compile.grid import Grid, grid_of
-from dpsql.compile.identity import Identity, all_groups, argument_text, arguments
+from dpsql.compile.identity import Identity, all_groups, argument_text, arguments, slot_text
 from dpsql.compile.ir import Facts, Measure, Scalar, Statistic
 from dpsql.compile.normalform import Aliases
 from dpsql.compile.plan import ReleasePlan
@@ -32,8 +32,9 @@ from dpsql.policy.facts import Kind, SqlType
 from dpsql.privacy.sensitivity import Norms
 from dpsql.vault.readings import Integers, Noised, Released
 
-_FORM = 3
-"""Of records. What is stored in another form is not found."""
+_FORM = 4
+"""Of records. What is stored in another form is not found: a form ends where a record says something else, and where
+the vault would make another exact vector of the same statement, since what is refined must have the same one."""
 
 _RECORD = b"dpsql"
 
@@ -136,7 +137,8 @@ class Record:
     """What a stored release is. Its rows and conjuncts are what it is found by; the rest is as in `Identity`. additive:
     whether no limit acts in each group. complete: whether its groups are all that there are by what is known of each
     key. asked: the epsilon that its statement named. chosen_by: among what the planner chose its limits, so that others
-    of its choice will do; '' where the statement named limits. made_by: a digest of all that its exact vectors hang on
+    of its choice will do; '' where the statement named limits. decision: on private keys, what it goes by and spends,
+    '' where there is none: no slot that is shown need tell it. made_by: a digest of all that its exact vectors hang on
     beside the snapshot, for who needs the same ones to the last bit; '' where nobody can have them. It makes no record
     another one."""
 
@@ -152,6 +154,7 @@ class Record:
     choice: str | None
     asked: Fraction
     chosen_by: str
+    decision: str
     slots: tuple[StoredSlot, ...]
     made_by: str = field(default="", compare=False, repr=False)
 
@@ -168,6 +171,7 @@ class Record:
             choice=identity.choice,
             asked=plan.request.epsilon,
             chosen_by=chosen_by,
+            decision=_decision(plan, identity.aliases),
             slots=tuple(StoredSlot.of(slot, identity.aliases, plan.request.epsilon) for slot in shown_slots(plan)),
             made_by=made_by,
         )
@@ -176,6 +180,14 @@ class Record:
         """The same, with these groups; None where they are not known yet."""
         complete = groups is not None and plan.selection is None and _is_complete(plan, groups)
         return replace(self, complete=complete) if complete else self
+
+
+def _decision(plan: ReleasePlan, aliases: Aliases) -> str:
+    selection = plan.selection
+    if selection is None:
+        return ""
+    counted = "" if selection.counted is None else slot_text(selection.counted, aliases)
+    return repr((selection.touched, str(selection.epsilon), str(selection.delta), counted))
 
 
 Group = tuple[object, ...]

@@ -66,6 +66,31 @@ def test_a_statement_of_a_new_and_a_known_release_is_charged_to_all_for_the_new_
         assert third.execute(both).receipt.epsilon == priced, "the price does not hang on what others asked"
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(delta = 1e-6) clinic, COUNT(*) FROM visits GROUP BY clinic",
+            "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(delta = 1e-9) clinic, COUNT(*) FROM visits GROUP BY clinic",
+        ),
+        (
+            "SELECT clinic, COUNT(*, epsilon => 0.5) FROM visits GROUP BY clinic",
+            "SELECT * FROM (SELECT clinic, COUNT(*, epsilon => 0.5) FROM visits GROUP BY clinic),"
+            " (SELECT COUNT(*) FROM patients)",
+        ),
+    ],
+    ids=["delta", "epsilon"],
+)
+def test_what_was_decided_at_another_price_is_not_given(apart: Clinic, first: str, second: str) -> None:
+    """Of a decision on keys no released number tells what it spent: who pays less for it would see more than that."""
+    apart.policy.write_text(apart.policy.read_text().replace('delta = "0"', 'delta = "1e-5"'))
+    with connect(apart, "ann") as ann, connect(apart, "bob") as bob:
+        paid = [ann.execute(first).receipt, bob.execute(second).receipt]
+    joint = balances_of(apart.policy)[0]
+    assert joint.spent_epsilon == sum(receipt.epsilon for receipt in paid)
+    assert joint.spent_delta == sum(receipt.delta for receipt in paid)
+
+
 def test_all_together_stop_at_the_joint_budget(apart: Clinic) -> None:
     with connect(apart, "ann") as ann, connect(apart, "bob") as bob:
         for number in range(3):

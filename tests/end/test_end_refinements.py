@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from dpsql.repeats import differences
 from dpsql.vault import noise
 from dpsql.vault.open import Engines
 from tests.conftest import Clinic
+from tests.end.conftest import python
 
 BY_REGION = "SELECT region, COUNT(*), SUM(age) FROM patients GROUP BY region"
 QUESTIONS = [
@@ -134,9 +136,32 @@ def test_whatever_else_is_paid_in_full(make_clinic: Callable[..., Clinic], monke
         assert paid(connection, "SELECT COUNT(*), SUM(age) FROM patients WHERE age > 1", "1") == 1
         by_name = "SELECT name, COUNT(*) FROM patients GROUP BY name"
         assert [paid(connection, by_name, epsilon) for epsilon in ("0.5", "1")] == [Fraction(1, 2), 1]
-    monkeypatch.setattr(Engines, "signature", property(lambda _: "another"))
+    monkeypatch.setattr(Engines, "signature", lambda _: "another")
     with dpsql.connect(clinic.policy, clinic.database) as connection:
         assert paid(connection, sql, "2") == 2
+
+
+def test_another_processor_is_another_engine(make_clinic: Callable[..., Clinic], tmp_path: Path) -> None:
+    """The same file on the same machine, whose library of mathematics is told to use other code: numbers may differ in
+    their last bits, so that a row may be on the other side of a comparison."""
+    clinic = make_clinic(epsilon="50", max_query_epsilon="10")
+    script = f"""if True:
+        import sys, duckdb, dpsql
+        values = "SELECT SUM(HASH(SIN(i), POWER(i, 0.3), EXP(1e-4 * i), LN(i + 1))) FROM range(20000) t(i)"
+        with dpsql.connect({str(clinic.policy)!r}, {str(clinic.database)!r}) as connection:
+            connection.execute("SET epsilon = " + sys.argv[1])
+            receipt = connection.execute("SELECT COUNT(*) FROM patients WHERE SIN(age) > 0.5").receipt
+        print(receipt.epsilon, duckdb.sql(values).fetchall())
+    """
+
+    def run(epsilon: str, tunables: str) -> list[str]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("GLIBC_TUNABLES", tunables)
+            return python("-c", script, epsilon, folder=tmp_path).stdout.split(" ", 1)
+
+    plain, other = "", "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2"
+    (first, _), (second, made), (third, others) = run("1", plain), run("2", plain), run("4", other)
+    assert (first, second, third) == ("1", "1", "2" if made == others else "4")
 
 
 def test_what_is_chosen_at_random_is_paid_in_full(make_clinic: Callable[..., Clinic]) -> None:
