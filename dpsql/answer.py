@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,6 +66,25 @@ class Answer:
     def widths(self) -> Sequence[Sequence[float | None] | None]:
         """half_widths, with a None for each column where there are none at all."""
         return self.half_widths or [None] * self.table.num_columns
+
+
+def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """A column's values in Python. What Python has no date or time for (before the year 1, after 9999, infinite) is a
+    text, and no two of these are one."""
+    try:
+        found: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        return [_value(scalar) for scalar in column]
+    return found
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        infinite = (1 << (scalar.type.bit_width - 1)) - 1
+        named = {infinite: "infinity", -infinite: "-infinity"}
+        return named.get(scalar.value) or scalar.cast(pa.string()).as_py()
 
 
 def floored(answer: Answer, positions: Sequence[int]) -> Answer:

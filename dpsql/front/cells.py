@@ -73,9 +73,11 @@ class Column:
 
 def columns_of(answer: Answer, signs: Signs = UNICODE, rows: int | None = None) -> list[Column]:
     """The answer's columns as text; at most `rows` rows."""
+    from dpsql.answer import values_of
+
     table = answer.table if rows is None else answer.table.slice(0, rows)
     return [
-        _column(field, table.column(i).to_pylist(), None if w is None else list(w)[: table.num_rows], signs)
+        _column(field, values_of(table.column(i)), None if w is None else list(w)[: table.num_rows], signs)
         for i, (field, w) in enumerate(zip(table.schema, answer.widths, strict=True))
     ]
 

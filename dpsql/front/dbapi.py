@@ -333,12 +333,14 @@ def _asked(session: Session, operation: str, parameters: Parameters | None) -> A
 
 def _rows(table: pa.Table) -> Iterator[Row]:
     """The table's rows as tuples, some thousand converted at a time. Sums of 38 digits and no fraction are int."""
+    from dpsql.answer import values_of
+
     whole = [type_code(column.type) == "HUGEINT" for column in table.schema]
     if not whole:
         return
     for start in range(0, table.num_rows, _CHUNK):
         columns = (
-            [None if value is None else int(value) for value in column.to_pylist()] if integer else column.to_pylist()
+            [None if value is None else int(value) for value in column.to_pylist()] if integer else values_of(column)
             for column, integer in zip(table.slice(start, _CHUNK).columns, whole, strict=True)
         )
         yield from zip(*columns, strict=True)

@@ -158,6 +158,8 @@ def _rows(answer: Answer) -> Iterator[tuple[Any, ...]]:
 
 def _plain_rows(answer: Answer) -> Iterator[tuple[Any, ...]]:
     """Rows as Python values."""
+    from dpsql.answer import values_of
+
     if answer.table.num_columns:
         for part in answer.table.to_batches(max_chunksize=_ROWS):
-            yield from zip(*(column.to_pylist() for column in part.columns), strict=True)
+            yield from zip(*map(values_of, part.columns), strict=True)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpsql.answer import streamed
+from dpsql.answer import streamed, values_of
 from dpsql.compile.cover import cover
 from dpsql.compile.grid import Grid, grid_of
 from dpsql.compile.identity import Identity, all_groups, argument_text, arguments, slot_text
@@ -198,7 +198,7 @@ def groups_of(keys: pa.Table) -> list[Group]:
     """The groups of a table of keys; one without columns has one."""
     if not keys.num_columns:
         return [()]
-    columns = [[_NAN if v != v else v for v in column.to_pylist()] for column in keys.columns]
+    columns = [[_NAN if v != v else v for v in values_of(column)] for column in keys.columns]
     return list(zip(*columns, strict=True))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import dpsql
@@ -162,6 +164,32 @@ def test_another_processor_is_another_engine(make_clinic: Callable[..., Clinic],
     plain, other = "", "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2"
     (first, _), (second, made), (third, others) = run("1", plain), run("2", plain), run("4", other)
     assert (first, second, third) == ("1", "1", "2" if made == others else "4")
+
+
+def test_groups_of_dates_that_python_has_not(make_clinic: Callable[..., Clinic]) -> None:
+    """They are answered and stored as others are, and each is refined from its own."""
+    clinic = make_clinic(epsilon="50", max_query_epsilon="10")
+    since = ["infinity", "-infinity", "10000-01-01", "9999-12-31", "0001-01-01", "0044-03-15 (BC)", "2024-02-29"]
+    with duckdb.connect(str(clinic.database)) as database:
+        database.execute("ALTER TABLE regions ADD COLUMN since DATE")
+        for number, day in enumerate(since, 1):
+            database.execute("UPDATE regions SET since = ?::DATE WHERE region = ?", [day, f"R{number}"])
+    text = clinic.policy.read_text()
+    clinic.policy.write_text(text.replace("label = {}", "label = {}\nsince = {}"))
+    sql = "SELECT since, COUNT(*) AS n FROM patients JOIN regions USING (region) GROUP BY since"
+    with dpsql.connect(clinic.policy, clinic.database) as connection:
+        assert [paid(connection, sql, epsilon) for epsilon in ("0.5", "0.5", "1")] == [
+            Fraction(1, 2),
+            0,
+            Fraction(1, 2),
+        ]
+        found = connection.execute(sql)
+        days = {row[0] for row in found.fetchall()}
+        assert days == {
+            *("infinity", "-infinity", "10000-01-01", "-0043-03-15", None),
+            *(date(9999, 12, 31), date(1, 1, 1), date(2024, 2, 29)),
+        }
+        assert found.to_arrow().num_rows == 8
 
 
 def test_what_is_chosen_at_random_is_paid_in_full(make_clinic: Callable[..., Clinic]) -> None:
