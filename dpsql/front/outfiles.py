@@ -111,7 +111,12 @@ def _unwritable(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Usage(f"can't write {visible(path)}: {error.strerror}") from None
+        reason = error.strerror
+    except RuntimeError:  # of `resolve`
+        reason = "its links lead in a circle"
+    else:
+        return
+    raise Usage(f"can't write {visible(path)}: {reason}")
 
 
 def _draft(target: Path) -> Path:
@@ -146,7 +151,8 @@ class ParquetFiles:
         folder = Path(pattern).parent
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise Usage(f"can't write {visible(pattern)}: {visible(str(folder))} is no folder to write in")
-        self._files = [Path(pattern.replace("{}", str(number))).resolve() for number in range(1, count + 1)]
+        with _unwritable(pattern):
+            self._files = [Path(pattern.replace("{}", str(number))).resolve() for number in range(1, count + 1)]
         for file in self._files:
             check_spared(file, kept)
 

@@ -234,6 +234,15 @@ def test_a_link_that_is_changed_meanwhile_leads_nowhere_else(
     assert (out.read_bytes() == b"old") == (leads == "ledger")
 
 
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_links_that_lead_in_a_circle(fake: object, capfd: Caught, tmp_path: Path, format_: str) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("link")
+    code, out, err = main(capfd, *RUN, "-c", QUERY, "--format", format_, "-o", str(link))
+    assert (code, out) == (2, "")
+    assert f"can't write {link}: its links lead in a circle" in err
+
+
 def test_a_file_is_emptied_only_once_it_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For `\\o`: what is compared is what was opened."""
     ledger, out, link = tmp_path / "ledger", tmp_path / "out", tmp_path / "link"
