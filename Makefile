@@ -101,8 +101,11 @@ test: $(VENV)/installed-dev $(VENV)/installed-data
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(TESTS)
 
 # With the parser in plain Python, in an environment of its own: whichever reads, the same text must be read, refused
-# and sealed alike. (Relations and TPC-H ask four engines each time, which says nothing more of a parser.)
-PARSER_TESTS := $(wildcard tests/compile tests/attacks tests/refusals tests/semantics/test_names.py tests/semantics/test_against_duckdb.py)
+# and sealed alike, in every form that is known. (What is drawn, charged and found in whole sessions, how long large
+# texts take, relations and TPC-H say nothing more of a parser.)
+FORMS        := every_row conditions names_and_keys one_row_each rows_as_units rows_that_meet
+PARSER_TESTS := $(filter-out %/test_sizes.py,$(wildcard tests/compile/test_*.py)) $(FORMS:%=tests/attacks/test_%.py) \
+                tests/refusals tests/semantics/test_names.py tests/semantics/test_against_duckdb.py
 
 test-plain:
 	@$(MAKE) --no-print-directory VENV=.venv-plain EXTRAS=test WITHOUT=sqlglotc TESTS="$(PARSER_TESTS)" test

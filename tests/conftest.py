@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from bench import data as tpch_data
+from dpsql.session import Session, open_session
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -152,8 +155,17 @@ INSERT INTO visits VALUES
 """
 
 
+@pytest.fixture(scope="session")
+def clinic_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The clinic's file, made once: whoever changes it takes a copy."""
+    path = tmp_path_factory.mktemp("clinic") / "clinic.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(CLINIC_DATA)
+    return path
+
+
 @pytest.fixture
-def make_clinic(tmp_path: Path) -> Callable[..., Clinic]:
+def make_clinic(tmp_path: Path, clinic_database: Path) -> Callable[..., Clinic]:
     """Builds a clinic under a budget of the test's choice (amounts as strings); each has files of its own."""
     made = 0
 
@@ -176,11 +188,23 @@ def make_clinic(tmp_path: Path) -> Callable[..., Clinic]:
             ),
             encoding="utf-8",
         )
-        with duckdb.connect(str(clinic.database)) as connection:
-            connection.execute(CLINIC_DATA)
+        shutil.copy(clinic_database, clinic.database)
         return clinic
 
     return make
+
+
+@pytest.fixture(scope="module")
+def clinic_session(tmp_path_factory: pytest.TempPathFactory, clinic_database: Path) -> Iterator[Session]:
+    """The clinic, opened once for a file whose tests leave nothing behind that another one sees."""
+    folder = tmp_path_factory.mktemp("opened")
+    amounts = {"epsilon": "1000", "per_query_epsilon": "1", "max_query_epsilon": "1000"}
+    (folder / "clinic.toml").write_text(CLINIC_POLICY.format(account="clinic", **amounts), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("STATE", "CACHE"):
+            patch.setenv(f"XDG_{variable}_HOME", str(folder / variable))
+        with closing(open_session(folder / "clinic.toml", clinic_database)) as opened:
+            yield opened
 
 
 @pytest.fixture

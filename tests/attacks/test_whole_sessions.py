@@ -32,7 +32,7 @@ from tests.attacks.neighbours import Pair
 from tests.audit import faults
 
 RARE = 1e-8
-PEOPLE, QUESTIONS, AT_ONCE = 200, 400, 25
+PEOPLE, QUESTIONS, AT_ONCE = 120, 240, 24
 POLICY = """\
 version = 1
 [unit]
@@ -118,7 +118,7 @@ def test_b16_reconstruction_of_everybody(tmp_path: Path, epsilon: str) -> None:
 
 def test_b16_reconstruction_works_without_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noise, "_add", lambda exact, _: exact)
-    coins = coins_of(3)
+    coins = coins_of(5)  # half of them are in, as is guessed
     policy, database = people(tmp_path, coins, "1")
     with dpsql.connect(policy, database) as connection:
         right = attack([connection], coins, "1", 1)

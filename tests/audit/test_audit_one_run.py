@@ -6,7 +6,7 @@ for all together. (`dpsql audit` refutes at 10^-8.5, which is what is asked wher
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -46,8 +46,18 @@ def shared_home(folder: Path, home: Path) -> Iterator[None]:
 
 
 def test_every_aggregate_passes(deep: Canaries) -> None:
-    findings = canaries.audit(deep, DEEP)
-    assert len(findings) >= len(DEEP)
+    """Each under half of the strategies; the long test and `dpsql audit` ask all."""
+    passes(deep, [question for i, question in enumerate(DEEP) if (i + i // len(AGGREGATES)) % 2 == 0 or i >= 48])
+
+
+@pytest.mark.audit
+def test_every_aggregate_passes_under_every_strategy(deep: Canaries) -> None:
+    passes(deep, DEEP)
+
+
+def passes(made: Canaries, questions: Sequence[Question]) -> None:
+    findings = canaries.audit(made, questions)
+    assert len(findings) >= len(questions)
     assert not surely(findings), table(findings)
 
 

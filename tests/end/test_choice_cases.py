@@ -141,10 +141,10 @@ def test_explain_says_which_of_the_two_a_statement_is(session: Session) -> None:
     assert "discrete Laplace" in other
 
 
-def test_the_scripts_run_one_after_the_other(database: Path, command: Run) -> None:
+def test_the_scripts_run_one_after_the_other(database: Path, process: Run) -> None:
     scripts = sorted(FOLDER.glob("*.sql"))
     given = ("--policy", FOLDER / "policy.toml", "--database", database, "--format", "csv", "-c", "SHOW BUDGET")
-    done = command("run", *given, *scripts)
+    done = process("run", *given, *scripts)
     assert done.returncode == 0, done.stderr
     # Two auctions by epsilon 2, and a vote, a MODE and two winners by epsilon 1; MODE is the same release as the vote.
     assert "choices,epsilon,20," in done.stdout

@@ -181,13 +181,13 @@ def test_parameters_that_do_not_fit_are_refused(connection: dpsql.Connection) ->
 
 
 def test_the_command_line_says_each_refusal_with_its_exit_code(
-    clinic: Clinic, command: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    clinic: Clinic, process: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "all.sql"
     wrong = [sql for _, _, sql in STATEMENTS if isinstance(sql, str) and "\0" not in sql and "\ud800" not in sql]
     wrong = [sql for sql in wrong if ";" not in sql and sql.strip() and not sql.startswith(("--", "/*", "SELECT 'a"))]
     script.write_text(";\n".join(s for s in wrong if "\u00a0" not in s and "\u200b" not in s and "\u202e" not in s))
-    done = command("run", "--policy", clinic.policy, "--database", clinic.database, "--keep-going", script)
+    done = process("run", "--policy", clinic.policy, "--database", clinic.database, "--keep-going", script)
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
     assert done.stdout == ""

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import dpsql
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.slots import HALF_WIDTH, Slot, SlotKind, power_column
+from dpsql.session import Session
 from dpsql.vault.noise import release
 
 DRAWS = 4000
@@ -126,11 +126,11 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
 def test_half_widths_cover(
-    connection: dpsql.Connection, record_property: Callable[[str, object], None], case: str, epsilon: str
+    clinic_session: Session, record_property: Callable[[str, object], None], case: str, epsilon: str
 ) -> None:
     sql, statistic, tight = CASES[case]
-    connection.execute(f"SET epsilon = {epsilon}")
-    compiled = connection._session.compile(sql)
+    clinic_session.settings.set("epsilon", epsilon)
+    compiled = clinic_session.compile(sql)
     (plan,), (sealed,) = compiled.plan.releases, compiled.rewritten.inner
     slot, measure = next(
         (slot, measure) for slot in plan.slots for measure in slot.outputs if measure.text.lower().startswith(statistic)

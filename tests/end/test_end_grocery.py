@@ -24,9 +24,9 @@ def grocery() -> Iterator[Path]:
     return target
 
 
-def test_the_demo_answers_usefully_and_repeats_for_free(grocery: Path, command: Run) -> None:
+def test_the_demo_answers_usefully_and_repeats_for_free(grocery: Path, process: Run) -> None:
     def demo(*more: str) -> tuple[str, str]:
-        done = command(
+        done = process(
             "run", "--keep-going", *more, "--policy", ROOT / "policies" / "grocery.toml", "--database", grocery,
             ROOT / "examples" / "grocery.sql",
         )  # fmt: skip

@@ -193,11 +193,11 @@ def test_no_canary_in_any_text(
 
 
 def test_no_canary_from_the_command_line(
-    planted: Clinic, tmp_path: Path, command: Run, capfd: pytest.CaptureFixture[str]
+    planted: Clinic, tmp_path: Path, process: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "all.sql"
     script.write_text(";\n".join(STATEMENTS))
-    made = command("prepare", planted.policy, planted.database)
+    made = process("prepare", planted.policy, planted.database)
     searched("the owner's report", made.stdout + made.stderr)
     for form in ("table", "csv", "json", "jsonl", "markdown"):
         arguments = ["run", "--echo", "--keep-going", "--format", form, "--policy", str(planted.policy), str(script)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from dpsql.privacy.mechanisms import RoundedNormal
 from dpsql.privacy.sensitivity import Limits
 from dpsql.privacy.variances import half_kept_by_conditioned, half_kept_by_normal, mu
 from dpsql.vault.noise import release
-from tests.conftest import Clinic
+from tests.conftest import CLINIC_POLICY, Clinic
 from tests.end.test_end_coverage import CASES, DRAWS, SLACK, Fixed, exact, truth
 from tests.privacy.laws import ALARM, chi_square
 
@@ -32,24 +33,36 @@ TEN = ", ".join(f"SUM(age - {50 + i}) AS s{i}" for i in range(10))
 """Ten sums, no two of which share a slot."""
 
 
-def opened(make_clinic: Callable[..., Clinic], account: str, composition: str) -> dpsql.Connection:
-    clinic = make_clinic(account=account, epsilon="100", per_query_epsilon="1", max_query_epsilon="20")
-    text = clinic.policy.read_text(encoding="utf-8")
-    terms = f'delta = "1e-3"\nper_query_delta = "1e-6"\ncomposition = "{composition}"'
-    clinic.policy.write_text(text.replace('delta = "0"', terms), encoding="utf-8")
-    return dpsql.connect(clinic.policy, clinic.database)
-
-
-@pytest.fixture
-def connection(make_clinic: Callable[..., Clinic]) -> Iterator[dpsql.Connection]:
-    with opened(make_clinic, "normal", "basic") as connection:
-        yield connection
+TERMS = 'delta = "1e-3"\nper_query_delta = "1e-6"\ncomposition = "{}"'
 
 
 @pytest.fixture
 def mu_account(make_clinic: Callable[..., Clinic]) -> Iterator[dpsql.Connection]:
-    with opened(make_clinic, "normal-in-mu", "gaussian") as connection:
+    clinic = make_clinic(account="normal-in-mu", epsilon="100", per_query_epsilon="1", max_query_epsilon="20")
+    text = clinic.policy.read_text(encoding="utf-8")
+    clinic.policy.write_text(text.replace('delta = "0"', TERMS.format("gaussian")), encoding="utf-8")
+    with dpsql.connect(clinic.policy, clinic.database) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def kept_open(tmp_path_factory: pytest.TempPathFactory, clinic_database: Path) -> Iterator[dpsql.Connection]:
+    folder = tmp_path_factory.mktemp("normal")
+    amounts = {"epsilon": "100", "per_query_epsilon": "1", "max_query_epsilon": "20"}
+    text = CLINIC_POLICY.format(account="normal", **amounts).replace('delta = "0"', TERMS.format("basic"))
+    (folder / "normal.toml").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        connection = dpsql.connect(folder / "normal.toml", clinic_database, ledger=folder / "ledger.sqlite")
+    with connection:
+        yield connection
+
+
+@pytest.fixture
+def connection(kept_open: dpsql.Connection) -> dpsql.Connection:
+    """One for all tests here, which look at plans and draw beside the ledger."""
+    kept_open.execute("RESET ALL")
+    return kept_open
 
 
 def planned(connection: dpsql.Connection, sql: str) -> PrivatePlan:

