@@ -12,6 +12,7 @@ from dpsql.compile.slots import Slot, SlotKind
 from dpsql.privacy import variances
 from dpsql.repeats.fits import Fit
 from dpsql.repeats.question import Question
+from dpsql.repeats.stored import StoredSlot, Wanted
 from dpsql.vault.readings import Noised
 
 MOST_NOISE = 10
@@ -46,7 +47,7 @@ def sources(question: Question, fits: Sequence[Fit]) -> dict[str, Source]:
     for measure in question.plan.release.shown:
         slot = planned[measure.name]
         exacting = bool(question.plan.request.weights) or slot.hint is not None
-        several = [source for fit in fits for source in _read(question, measure, slot, fit, exacting=exacting)]
+        several = list(_read(question, measure, slot, fits, exacting=exacting))
         if not several and measure.statistic is Statistic.AVG and measure.per_group is None and not exacting:
             several = _quotients(question, measure, slot, fits)
         if several:
@@ -54,12 +55,13 @@ def sources(question: Question, fits: Sequence[Fit]) -> dict[str, Source]:
     return found
 
 
-def _read(question: Question, measure: Measure, planned: Slot, fit: Fit, *, exacting: bool) -> Iterator[Source]:
-    """The slots of a stored release that give a measure as well as is asked for."""
+def _read(
+    question: Question, measure: Measure, planned: Slot, fits: Sequence[Fit], *, exacting: bool
+) -> Iterator[Source]:
+    """The slots of stored releases that give a measure as well as is asked for."""
     new = _error(measure, planned, 1)
-    for position, stored in enumerate(fit.stored.record.slots):
-        slot = stored.slot_for(measure, planned, question.values, question.identity.aliases)
-        if slot is None or (fit.cells > 1 and (slot.kind not in _ADDITIVE or slot.part is not None)):
+    for fit, position, stored, slot in _slots(question, measure, planned, fits):
+        if fit.cells > 1 and (slot.kind not in _ADDITIVE or slot.part is not None):
             continue
         if measure.statistic is Statistic.SUM and slot.kind is not planned.kind and not fit.stored.record.additive:
             continue  # where a limit acts in each group, a sum alone is clamped, and a Bernstein vector scaled
@@ -67,6 +69,18 @@ def _read(question: Question, measure: Measure, planned: Slot, fit: Fit, *, exac
         as_asked = not exacting and stored.asked >= question.asked and error <= new * MOST_NOISE**2
         if as_asked or error <= new * (1 + 1e-9):
             yield Source(((fit, position, slot),), error)
+
+
+def _slots(
+    question: Question, measure: Measure, planned: Slot, fits: Sequence[Fit]
+) -> Iterator[tuple[Fit, int, StoredSlot, Slot]]:
+    """The stored slots that a measure is in, and what each is for it."""
+    wanted = Wanted.of(measure, planned, question.identity.aliases)
+    for fit in fits:
+        for position, stored in enumerate(fit.stored.record.slots):
+            slot = stored.slot_for(wanted, question.values)
+            if slot is not None:
+                yield fit, position, stored, slot
 
 
 def _quotients(question: Question, measure: Measure, planned: Slot, fits: Sequence[Fit]) -> list[Source]:
@@ -77,10 +91,8 @@ def _quotients(question: Question, measure: Measure, planned: Slot, fits: Sequen
         part = replace(measure, statistic=statistic)
         found = [
             (fit, position, slot)
-            for fit in fits
-            for position, stored in enumerate(fit.stored.record.slots)
-            if (slot := stored.slot_for(part, planned, question.values, question.identity.aliases)) is not None
-            and slot.kind in (SlotKind.SUM, SlotKind.ROWS)
+            for fit, position, stored, slot in _slots(question, part, planned, fits)
+            if slot.kind in (SlotKind.SUM, SlotKind.ROWS)
             and stored.asked >= question.asked
             and fit.stored.record.additive
         ]

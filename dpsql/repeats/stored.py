@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from fractions import Fraction
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -38,6 +39,9 @@ the vault would make another exact vector of the same statement, since what is r
 
 _RECORD = b"dpsql"
 
+SMALL = 1 << 14
+"""Bytes of a stored answer that is kept in memory once it was read."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredAxis:
@@ -52,6 +56,31 @@ class StoredAxis:
     def of(axis: Axis, aliases: Aliases) -> StoredAxis:
         """The axis of a plan."""
         return StoredAxis(argument_text(axis.argument, aliases), axis.grid, axis.degree, is_always(axis.argument))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A measure as stored slots are compared with it. planned: the slot that it would be read from, with its axes over
+    texts. alone: the slot that it would have by itself, and the text of that one's argument. summed: of a SUM the grid
+    of its value, by its text."""
+
+    measure: Measure
+    planned: Slot
+    axes: tuple[StoredAxis, ...]
+    alone: Slot
+    argument: str | None
+    summed: Mapping[str, Grid]
+
+    @staticmethod
+    def of(measure: Measure, planned: Slot, aliases: Aliases) -> Wanted:
+        """The measure of a plan."""
+        (alone,) = cover((measure,))
+        summed = arguments([measure], aliases) if measure.statistic is Statistic.SUM else {}
+        return Wanted(
+            *(measure, planned, tuple(StoredAxis.of(axis, aliases) for axis in planned.axes), alone),
+            None if alone.argument is None else argument_text(alone.argument, aliases),
+            {text: grid_of(value.facts) for text, value in summed.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +123,22 @@ class StoredSlot:
             *(other.kind, other.argument, other.grid, other.axes, other.subgrid, other.part, other.norms),
         )
 
-    def slot_for(self, measure: Measure, planned: Slot, values: Mapping[str, Scalar], aliases: Aliases) -> Slot | None:
+    def slot_for(self, wanted: Wanted, values: Mapping[str, Scalar]) -> Slot | None:
         """The slot that a measure is read from, over the values of its release, by their texts; None where the measure
-        is not in it. planned: the slot that it would be read from."""
-        if self.kind is SlotKind.MOMENTS and self.part != (planned.part if planned.kind is self.kind else None):
-            return None  # means of each unit's own mean, and means of rows
-        own = arguments([measure], aliases)
+        is not in it."""
+        planned, measure = wanted.planned, wanted.measure
+        part = planned.part if planned.kind is self.kind else None
         if self.kind is not SlotKind.MOMENTS:
-            (alone,) = cover((measure,))
-            argument = None if alone.argument is None else argument_text(alone.argument, aliases)
-            part = planned.part if planned.kind is self.kind else None
+            alone, argument = wanted.alone, wanted.argument
             same = (self.kind, self.argument, self.grid, self.part) == (alone.kind, argument, alone.grid, part)
             return self._over(measure, alone.argument, ()) if same else None
+        if self.part != part:
+            return None  # means of each unit's own mean, and means of rows
         if self.part is not None:
-            same = self.axes == tuple(StoredAxis.of(axis, aliases) for axis in planned.axes)
-            return self._over(measure, None, planned.axes) if same else None
+            return self._over(measure, None, planned.axes) if self.axes == wanted.axes else None
         if measure.statistic in (Statistic.UNITS, Statistic.DISTINCT) or measure.per_group is not None:
             return None
-        summed = {text: grid_of(own[text].facts) for text in own if measure.statistic is Statistic.SUM}
-        if any(axis.grid is not None and axis.grid != summed.get(axis.text, axis.grid) for axis in self.axes):
+        if any(axis.grid is not None and axis.grid != wanted.summed.get(axis.text, axis.grid) for axis in self.axes):
             return None  # on a coarser grid, which a mean may be read from
         axes = tuple(Axis(values.get(a.text) or _other(a), a.grid, a.degree) for a in self.axes)
         slot = self._over(measure, None, axes)
@@ -255,20 +281,29 @@ def dumps(plan: ReleasePlan, record: Record, released: Released) -> bytes:
 
 def loads(answer: bytes, name: str = "", *, refined: bool = False) -> Stored:
     """The inverse of `dumps`, with what the ledger says of it. Raises DP403 where a byte is not as it was: SQLite
-    itself does not notice that, and the answer would be another one than was paid for."""
+    itself does not notice that, and the answer would be another one than was paid for.
+
+    Small ones are kept, by all their bytes: with each new question about the same rows they are looked at again."""
+    return replace((_kept if len(answer) <= SMALL else _read)(answer), name=name, refined=refined)
+
+
+def _read(answer: bytes) -> Stored:
     said, stream = answer[:32], answer[32:]
     if hashlib.sha256(stream).digest() != said:
         repair = "`dpsql ledger verify` says more; put a backup back"
         raise refusal("DP403", "the ledger is damaged: a stored answer is not the one that was stored", repair=repair)
     table = pa.ipc.open_stream(stream).read_all().combine_chunks()
-    record = _read(table.schema.metadata[_RECORD].decode())
+    record = _record_read(table.schema.metadata[_RECORD].decode())
     names = [name for name in table.column_names if not name.startswith("v")]
     vectors = []
     for i, slot in enumerate(record.slots):
         parts = range(prod(a.degree + 1 for a in slot.axes))
         found = [[int(v) for v in table.column(f"v{i}.{part}").to_pylist()] for part in parts]
         vectors.append(tuple(np.array(part, dtype=object) for part in found))
-    return Stored(record, table.select(names), tuple(vectors), name, refined)
+    return Stored(record, table.select(names), tuple(vectors))
+
+
+_kept = lru_cache(maxsize=512)(_read)
 
 
 def shown_slots(plan: ReleasePlan) -> tuple[Slot, ...]:
@@ -289,7 +324,7 @@ def _written(record: Record) -> str:
     return json.dumps({**fields, "asked": str(record.asked), "slots": slots})
 
 
-def _read(text: str) -> Record:
+def _record_read(text: str) -> Record:
     fields = json.loads(text)
     slots = tuple(map(_slot_read, fields.pop("slots")))
     keys, enforced, asked = tuple(fields.pop("keys")), tuple(fields.pop("enforced")), Fraction(fields.pop("asked"))
