@@ -183,7 +183,7 @@ def check_noise(one: Asked, side: Side, patch: pytest.MonkeyPatch) -> list[str]:
         inner.setattr(noise, "_selected", selected)
         inner.setattr("dpsql.session.seal_release", lambda plan, _: seal_plain(plan, one.salt))
         inner.setattr("dpsql.session.Reads.of", lambda _, plan, __: ready.read(plan))
-        inner.setattr("dpsql.session.Session._stored", lambda *_: {})  # what is stored would not be drawn, nor would
+        inner.setattr(side.session._repeats, "_find", lambda _: {})  # what is stored would not be drawn, nor would
         inner.setattr("dpsql.repeats.question.name_of", lambda base, _: f"{base}.{next(names)}")  # the second of twins
         side.set(one)
         answer = side.session.execute(one.sql)

@@ -24,11 +24,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.properties.asked import asked
-from tests.properties.checks import SOUND, examine, people, rows
+from tests.properties.asked import Asked, asked
+from tests.properties.checks import COUNT, CROWDED, PUBLIC, SOUND, check_noise, examine, people, rows
 from tests.properties.explore import explore
 from tests.properties.relational import Relational
-from tests.properties.worlds import Terms
+from tests.properties.sides import Bench
+from tests.properties.worlds import Terms, World
 
 STATEMENTS = 20
 NEIGHBOURS = 4
@@ -62,6 +63,20 @@ def test_no_unit_moves_an_answer_over_relations_too_far(tmp_path: Path, monkeypa
     run()
     assert total["answered"] >= 7 * total["neighbours"], "most statements are answered"
     assert all(total[name] for name in ("Join", "Mark", "PerUnit", "Window", "reads results")), total
+
+
+def test_all_noise_is_seen_where_an_answer_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the second would be given for nothing, and for the third the difference would be drawn alone."""
+    with Bench(World(tmp_path, PUBLIC, Terms(private_keys=True))) as bench:
+        side = bench.side(CROWDED)
+        for epsilon, mechanism in (
+            ("1", "laplace"),
+            ("1", "laplace"),
+            ("2", "laplace"),
+            ("1", "gaussian"),
+            ("2", "gaussian"),
+        ):
+            check_noise(Asked(COUNT, (("epsilon", epsilon), ("mechanism", mechanism))), side, monkeypatch)
 
 
 @pytest.mark.audit
