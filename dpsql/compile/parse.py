@@ -43,11 +43,13 @@ _COMPARISONS |= {TokenType.DPIPE, TokenType.LIKE, TokenType.ILIKE, TokenType.BET
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A canonical query. `text`: the analyst's, in which the spans of the tree's nodes count. `hints`, `clauses`: all
-    of its text; in the tree they are notes at calls and SELECTs, which no text made of it shows."""
+    """A canonical query. `text`: the analyst's, in which the spans of the tree's nodes count. `sql`: the same with
+    blanks for what is dpsql's own in it. `hints`, `clauses`: these; in the tree they are notes at calls and SELECTs,
+    which no text made of it shows."""
 
     tree: exp.Query
     text: str
+    sql: str
     hints: tuple[hints.Hint | hints.Bounds, ...] = ()
     clauses: tuple[clauses.Clause, ...] = ()
 
@@ -82,7 +84,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
         if isinstance(node, exp.Identifier) and not node.quoted and not WORD.fullmatch(node.name):
             node.set("quoted", True)  # `a$b` and `né` mean the same in quotes; outside of them the gate lets none pass
     dissolve(first)
-    return Parsed(settled.tree, text, taken.given, tuple(without.clauses.values()))
+    return Parsed(settled.tree, text, taken.text, taken.given, tuple(without.clauses.values()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,19 +122,41 @@ def test_statements_that_are_none_are_refused_fast_and_for_free(connection: dpsq
     assert connection.execute(COUNT).receipt is not None  # and the connection goes on
 
 
+NO_SQL_OF_DUCKDB = (
+    f"{COUNT} WHERE LEAST(«,» 50) > age",
+    f"{COUNT} AS n LIMIT 3 «W»HERE age > 3",
+    f"{COUNT} WHERE age > «>» 3",
+    "SELECT COUNT(*) FROM «.» patients",
+    "WITH w («S»ELECT region FROM regions) SELECT COUNT(*) FROM w",
+    "SELECT COUNT(*) AS é FROM patients AS «=»> WHERE age > 3",
+    "SELECT COUNT(*, epsilon => 0.1) FROM patients WHERE LEAST(«,» 50) > age",
+    "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.1)\nCOUNT(*) FROM patients WHERE LEAST(«,» 50) > age",
+)
+
+
+@pytest.mark.parametrize("marked", NO_SQL_OF_DUCKDB)
+def test_what_only_sqlglot_reads_as_sql_is_refused(marked: str, connection: dpsql.Connection) -> None:
+    """Each would be answered as something that nobody wrote, and charged."""
+    sql = marked.replace("«", "").replace("»", "")
+    for ask in (connection.execute, connection.explain):
+        with pytest.raises(dpsql.ProgrammingError, match=r"^DP101: DuckDB does not read this as SQL: syntax") as caught:
+            ask(sql)
+        one_clear_error(str(caught.value), "DP101")
+        assert caught.value.span == (at := marked.index("«"), at + 1)
+    assert connection.budget.statements == 0
+
+
 def test_what_only_sqlglot_reads_as_sql_is_no_fault_of_ours(
     connection: dpsql.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no rule knows a form that it forgives, DuckDB's parser says no at the end; where that reads the statement
-    and not what was made of it, the fault is ours."""
+    """Nor where it is found in what was made of it; but where DuckDB reads the statement and not that, the fault is."""
     monkeypatch.delitem(forgiven._RULES, exp.Is)
     for sql in (
         "SELECT label IS 3 FROM regions",
         f"{COUNT} WHERE region IN (SELECT region FROM regions r WHERE r IS 3)",
     ):
-        with pytest.raises(dpsql.ProgrammingError, match=r"^DP101: DuckDB does not read this as SQL: syntax") as caught:
+        with pytest.raises(dpsql.ProgrammingError, match=r"^DP101: DuckDB does not read this as SQL: syntax"):
             connection.execute(sql)
-        one_clear_error(str(caught.value), "DP101")
     plain = session.second_check
     monkeypatch.setattr(session, "second_check", lambda text, *of: plain(f"{text} +", *of))
     with pytest.raises(dpsql.InternalError, match=r"^DP901"):

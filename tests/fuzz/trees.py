@@ -66,7 +66,7 @@ class Tree:
         try:
             again = canonical.check_shape(canonical.reread(text))
             if isinstance(tree, exp.Query) and canonical.same(again, tree):
-                self._library.compile(Parsed(again, text))
+                self._library.compile(Parsed(again, text, text))
         except Error as error:
             if error.code.startswith("DP9"):
                 return f"{error.code}: {error.reason} at {raised_at(error.__traceback__)}"

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from dpsql.errors import InternalError
-from dpsql.vault.second_parser import check, read
+from dpsql.vault.second_parser import Mistake, check, mistake, read
 
 TABLES = frozenset({"priv.orders", "pub.nation", "pub.s.t", "released_1"})
 FUNCTIONS = frozenset(
@@ -143,3 +143,10 @@ def test_what_was_seen_once_is_no_leave_for_other_tables() -> None:
         ):
             with pytest.raises(InternalError):
                 check(text, tables, functions)
+
+
+def test_a_mistake_is_told_with_its_place() -> None:
+    """In characters, whatever stands before."""
+    assert mistake("FROM t SELECT a WHERE b > ? -- é") is None
+    assert mistake("SELECT 'é\U0001f986', a IS 3") == Mistake('syntax error at or near "3"', 18)
+    assert mistake("SELECT a FROM") is not None
