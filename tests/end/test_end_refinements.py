@@ -16,6 +16,7 @@ import dpsql
 from dpsql.privacy.mechanisms import law_of
 from dpsql.repeats import differences
 from dpsql.vault import noise
+from dpsql.vault import open as vault_open
 from dpsql.vault.open import Engines
 from tests.conftest import Clinic
 from tests.end.conftest import python
@@ -164,6 +165,17 @@ def test_another_processor_is_another_engine(make_clinic: Callable[..., Clinic],
     plain, other = "", "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2"
     (first, _), (second, made), (third, others) = run("1", plain), run("2", plain), run("4", other)
     assert (first, second, third) == ("1", "1", "2" if made == others else "4")
+
+
+def test_an_engine_that_cannot_say_which_it_is_refines_nothing(
+    make_clinic: Callable[..., Clinic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clinic = make_clinic(epsilon="50", max_query_epsilon="10")
+    monkeypatch.setattr(vault_open, "_MATHEMATICS", "SELECT error('no')")
+    with dpsql.connect(clinic.policy, clinic.database) as connection:
+        assert [paid(connection, "SELECT COUNT(*) FROM patients", epsilon) for epsilon in ("0.5", "0.5", "1")] == [
+            *(Fraction(1, 2), 0, 1)
+        ]
 
 
 def test_groups_of_dates_that_python_has_not(make_clinic: Callable[..., Clinic]) -> None:
