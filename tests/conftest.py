@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -61,6 +62,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(f"XDG_{variable}_HOME", str(folder / name))
     monkeypatch.setenv("HOME", str(folder))
     return folder
+
+
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """SIGINT as on a terminal, also where the tests run in the background and ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 # ------------------------------------------------------------------------------------------------------- clinic

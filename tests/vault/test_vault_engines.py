@@ -328,7 +328,7 @@ def cancel_until_heard(engines: Engines) -> None:
     engines.private.cancel()
 
 
-def test_a_signal_to_the_process_is_an_interrupt(engines: Engines) -> None:
+def test_a_signal_to_the_process_is_an_interrupt(engines: Engines, hears_ctrl_c: None) -> None:
     def interrupt() -> None:
         until(lambda: engines.private._running, "the statement is given to the engine")
         threading.Event().wait(0.3)  # the few lines of Python from there to the engine

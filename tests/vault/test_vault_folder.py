@@ -265,7 +265,7 @@ def test_what_the_engine_says_goes_nowhere(tmp_path: Path, caplog: pytest.LogCap
     assert entries() == []
 
 
-def test_an_interrupt_of_the_owner_stays_one(tmp_path: Path) -> None:
+def test_an_interrupt_of_the_owner_stays_one(tmp_path: Path, hears_ctrl_c: None) -> None:
     database = tmp_path / "d.duckdb"
     with duckdb.connect(str(database)) as connection:
         connection.execute(
