@@ -48,7 +48,8 @@ def sources(question: Question, fits: Sequence[Fit]) -> dict[str, Source]:
         slot = planned[measure.name]
         exacting = bool(question.plan.request.weights) or slot.hint is not None
         several = list(_read(question, measure, slot, fits, exacting=exacting))
-        if not several and measure.statistic is Statistic.AVG and measure.per_group is None and not exacting:
+        mean = measure.statistic is Statistic.AVG and measure.per_group is None and measure.second is None
+        if not several and mean and not exacting:  # (a mean of pairs, REGR_AVGX, is of fewer rows than SUM and COUNT)
             several = _quotients(question, measure, slot, fits)
         if several:
             found[measure.name] = min(several, key=lambda source: source.error)

@@ -126,6 +126,16 @@ def test_a_mean_is_the_released_sum_over_the_released_count(connection: dpsql.Co
     }
 
 
+@pytest.mark.parametrize("mean", ["REGR_AVGX(age, cost)", "REGR_AVGY(cost, age)"])
+def test_a_mean_of_pairs_is_no_quotient_of_a_sum_and_a_count(connection: dpsql.Connection, mean: str) -> None:
+    """It is of the rows that have both values, and is charged."""
+    for sql in ("SELECT SUM(age), COUNT(age) FROM patients", "SELECT SUM(cost), COUNT(cost) FROM patients"):
+        connection.execute(sql)
+    receipt = connection.execute(f"SELECT {mean} AS m FROM patients").receipt
+    assert receipt is not None
+    assert receipt.epsilon > 0
+
+
 def test_who_asks_for_more_pays(connection: dpsql.Connection) -> None:
     """More epsilon, a hint, or weights ask for less noise than is stored; less is answered by it. For the very same
     statement the difference is paid."""
