@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,3 +123,14 @@ def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
             yield from differences(left, right, f"{path}[{place}]")
     elif one != other:
         yield f"{path}: {json.dumps(one)} became {json.dumps(other)}"
+
+
+@pytest.mark.parametrize("name", ["duckdb", "sqlglot", "sqlglotc"])
+def test_no_version_is_allowed_that_is_older_than_the_one_that_is_tested(name: str) -> None:
+    """DuckDB 2.0.0 raises where 2.0.1 has a value, and an error that depends on a row is a bit about it."""
+    needed = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    (least,) = (line for line in needed if line.startswith(f"{name}>="))
+    pins = ROOT.joinpath("constraints.txt").read_text(encoding="utf-8").splitlines()
+    (pin,) = (line.removeprefix(f"{name}==") for line in pins if line.startswith(f"{name}=="))
+    lowest = least.removeprefix(f"{name}>=").partition(",")[0]
+    assert pin in (lowest, f"{lowest}.0")
