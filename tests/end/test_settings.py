@@ -360,15 +360,15 @@ def test_settings_live_and_end_with_the_connection(tmp_path: Path) -> None:
 
 
 def test_what_is_set_is_what_is_charged(tmp_path: Path) -> None:
-    """The one test here that spends: a statement at a higher price or under another limit is another release."""
+    """The one test here that spends: a statement under another limit is another release."""
     session = opened(tmp_path)
     for statement, spent in [
         (None, Fraction(1, 2)),
         (None, Fraction(1, 2)),  # again, free
         ("SET epsilon = 0.25", Fraction(1, 2)),  # for less, what is stored is better
-        ("SET epsilon = 0.75", Fraction(5, 4)),
-        ("SET max_rows_per_unit = 3", Fraction(2)),
-        ("RESET ALL", Fraction(2)),  # the first once more
+        ("SET epsilon = 0.75", Fraction(3, 4)),  # for more, the difference
+        ("SET max_rows_per_unit = 3", Fraction(3, 2)),
+        ("RESET ALL", Fraction(3, 2)),  # the first once more
     ]:
         if statement is not None:
             session.execute(statement)
