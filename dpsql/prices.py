@@ -151,7 +151,7 @@ class Quotes:
 
     def __init__(self, repeats: Repeats):
         self._repeats = repeats
-        self._before: list[tuple[str, Stored]] = []
+        self._before: list[Stored] = []
         self._refined: set[str] = set()
 
     def of(self, plan: PrivatePlan, inner: Mapping[str, SealedSql], reads: Reads) -> Quote:
@@ -159,7 +159,7 @@ class Quotes:
         tables: dict[str, pa.Table] = {}
         names: dict[str, str] = {}
         due: list[ReleasePlan] = []
-        paid: list[tuple[str, Stored]] = []
+        paid: list[Stored] = []
         for planned in plan.releases:
             name, given = planned.release.name, reads.of(planned, tables)
             question = self._repeats.question(planned, inner[name], reads.digests(planned, given, names))
@@ -172,7 +172,7 @@ class Quotes:
                 self._refined |= {match.refinement.name} if match.refinement is not None else set()
                 groups, part = self._repeats.listed(planned), question.of_part(match.kept or planned)
                 record = part.recorded(None if groups is None else groups_of(groups))
-                paid.append((part.name, Stored(record, groups, None, part.name)))
+                paid.append(Stored(record, groups, None, part.name))
             names[name] = question.name
         self._before += paid
         whole, charged = plan.price(plan.releases), plan.price(due)

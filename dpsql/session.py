@@ -220,7 +220,7 @@ class Session:
                 else:
                     new[part.name] = shared[name]
                 others = [*([due] if name in shared else []), *found.same_as(due)]
-                just_stored = [(part.name, loads(new[part.name]))] if others else []
+                just_stored = [loads(new[part.name], part.name)] if others else []
                 for same in others:
                     assert same.question is not None
                     found.add(same.name, same.planned, self._repeats.look_up(same.question, just_stored).released())

@@ -287,6 +287,19 @@ def origin(source: Source, name: str) -> tuple[TableSource, str] | None:
     return origin(*inner) if inner is not None else None
 
 
+def united(node: exp.Expr, rows: Sequence[Rows], *, distinct: bool) -> PrivateUnion:
+    """A union; a chain of them is one of many branches (nested, each would add to what tells rows apart). Raises DP221
+    where they have not as many columns each: whatever asks a union for its columns asks every branch."""
+    counts = [len(part.names) for part in rows]
+    if len(set(counts)) > 1:
+        reason = f"the queries of this UNION have {' and '.join(map(str, counts))} columns"
+        raise refusal("DP221", reason, span=span_of(node), repair=f"select {counts[0]} columns in each")
+    branches: list[Rows] = []
+    for part in rows:
+        branches += part.branches if isinstance(part, PrivateUnion) and (distinct or not part.distinct) else (part,)
+    return PrivateUnion(node, tuple(branches), distinct)
+
+
 def holds_rows(source: Source) -> bool:
     """Whether a FROM item holds rows of units (a release's output does not count)."""
     if isinstance(source, TableSource):

@@ -30,7 +30,6 @@ from dpsql.compile.blocks import (
     PublicBlock,
     PublicSource,
     Resolved,
-    Rows,
     Source,
     TableSource,
     check_blocks,
@@ -39,6 +38,7 @@ from dpsql.compile.blocks import (
     item_name,
     nested_column,
     tables_of,
+    united,
 )
 from dpsql.compile.names import Names, Prefer, called_columns
 from dpsql.compile.outputs import Cte, Environment, as_written, columns_of, items_of, kept_in
@@ -94,7 +94,7 @@ class _Resolver:
         rows = [b for b in found if isinstance(b, PrivateBlock | PrivateUnion)]
         plain = not any(node.args.get(k) for k in ("order", "limit", "offset", "by_name", "side", "kind", "on"))
         if isinstance(node, exp.Union) and plain and len(rows) == len(found) == 2:
-            return _united(node, rows, distinct=bool(node.args.get("distinct")))
+            return united(node, rows, distinct=bool(node.args.get("distinct")))
         return PrivateOther(node)
 
     def _public_or_rows(self, node: exp.Expr, env: Environment, outer: Names | None) -> Private | None:
@@ -386,16 +386,3 @@ def _check_reserved(root: exp.Expr) -> None:
         if any(name.startswith(ours) and name[len(ours) :].isdigit() for ours in _OURS):
             reason = f'"{node.name}" is a name of dpsql\'s own'
             raise refusal("DP112", reason, span=span_of(node), repair="use another name")
-
-
-def _united(node: exp.Expr, rows: Sequence[Rows], *, distinct: bool) -> PrivateUnion:
-    """A union; a chain of them is one of many branches (nested, each would add to what tells rows apart). Raises DP221
-    where they have not as many columns each: whatever asks a union for its columns asks every branch."""
-    counts = [len(part.names) for part in rows]
-    if len(set(counts)) > 1:
-        reason = f"the queries of this UNION have {' and '.join(map(str, counts))} columns"
-        raise refusal("DP221", reason, span=span_of(node), repair=f"select {counts[0]} columns in each")
-    branches: list[Rows] = []
-    for part in rows:
-        branches += part.branches if isinstance(part, PrivateUnion) and (distinct or not part.distinct) else (part,)
-    return PrivateUnion(node, tuple(branches), distinct)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from dpsql.compile.identity import Identity, identify
 from dpsql.compile.ir import ColumnName
 from dpsql.compile.plan import ReleasePlan
 from dpsql.compile.rewrite import is_salted
+from dpsql.ledger import Kept
 from dpsql.repeats.differences import Merge, Refinement, merges, refinement, rest_of
 from dpsql.repeats.fits import SAME, Ask, Fit, Fits
 from dpsql.repeats.question import Question
@@ -23,20 +23,6 @@ from dpsql.vault.readings import Noised, Quotient, Reading, Released
 
 MAX_LOOKED_UP = 64
 """Sets of conjuncts under which stored releases are looked for."""
-
-
-class Kept(Protocol):
-    """A stored answer: its name, and whether a finer one was paid for, given it."""
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    @property
-    def answer(self) -> bytes: ...
-
-    @property
-    def refined(self) -> bool: ...
-
 
 Find = Callable[[Sequence[str]], Mapping[str, Sequence[Kept]]]
 """Stored answers by name; a name that ends in a point stands for all that begin with it."""
@@ -120,11 +106,9 @@ class Repeats:
         identity = identify(release, read, self._claimed)
         return Question.of(release, identity, self._snapshot, self._limits, made_by)
 
-    def look_up(
-        self, question: Question, others: Sequence[tuple[str, Stored]] = (), taken: Collection[str] = ()
-    ) -> Match:
-        """What is stored of a question. others: by their names releases that are as good as stored. taken: the names
-        of those that are refined already.
+    def look_up(self, question: Question, others: Sequence[Stored] = (), taken: Collection[str] = ()) -> Match:
+        """What is stored of a question. others: releases that are as good as stored. taken: the names of those that are
+        refined already.
 
         Where something is missing, the slots that have it are drawn anew; with keys that are selected privately all of
         them, since the groups are those of one selection."""
@@ -137,7 +121,7 @@ class Repeats:
         wider = {f"{base_of(question.identity, kept, question.snapshot)}.": kept for kept in _parts(question.identity)}
         return _match(question, list(self._fitting(question, wider, others)), taken)
 
-    def _chosen(self, question: Question, others: Sequence[tuple[str, Stored]]) -> Match:
+    def _chosen(self, question: Question, others: Sequence[Stored]) -> Match:
         """A choice is the same where all that it goes by is."""
         for _, stored in self._stored([question.name], others):
             if replace(stored.record, complete=False) == question.record:
@@ -145,7 +129,7 @@ class Repeats:
         return Match({}, question.plan, None)
 
     def _fitting(
-        self, question: Question, wanted: Mapping[str, frozenset[str]], others: Sequence[tuple[str, Stored]]
+        self, question: Question, wanted: Mapping[str, frozenset[str]], others: Sequence[Stored]
     ) -> Iterator[Fit]:
         """wanted: the conjuncts of stored releases by their names, or by what these begin with."""
         for prefix, stored in self._stored(list(wanted), others):
@@ -153,12 +137,12 @@ class Repeats:
             if fit is not None:
                 yield fit
 
-    def _stored(self, prefixes: Sequence[str], others: Sequence[tuple[str, Stored]]) -> Iterator[tuple[str, Stored]]:
+    def _stored(self, prefixes: Sequence[str], others: Sequence[Stored]) -> Iterator[tuple[str, Stored]]:
         """What the ledger has, then what is as good as stored."""
         for prefix, answers in self._find(prefixes).items():
             yield from ((prefix, loads(kept.answer, kept.fingerprint, refined=kept.refined)) for kept in answers)
-        for name, stored in others:
-            yield from ((prefix, stored) for prefix in prefixes if name.startswith(prefix))
+        for stored in others:
+            yield from ((prefix, stored) for prefix in prefixes if stored.name.startswith(prefix))
 
     def listed(self, plan: ReleasePlan) -> pa.Table | None:
         """The public groups of a release; None where there are none."""
