@@ -76,22 +76,28 @@ def write(tree: exp.Expr) -> str:
 
 def same(left: exp.Expr, right: exp.Expr) -> bool:
     """Whether two trees are equal, node by node and to the letter."""
+    node_class = exp.Expr
     stack: list[tuple[object, object]] = [(left, right)]
     while stack:
         one, other = stack.pop()
         if one.__class__ is not other.__class__:
             return False
-        if isinstance(one, exp.Expr) and isinstance(other, exp.Expr):
+        if isinstance(one, node_class) and isinstance(other, node_class):
             ours, theirs = one.args, other.args
             for key, mine in ours.items():
                 yours = theirs.get(key)
-                if mine is yours or (mine.__class__ is str and mine == yours):
+                if mine is yours:
                     continue
-                if mine.__class__ is yours.__class__:
+                kind = mine.__class__
+                if kind is not yours.__class__:
+                    if _is_said(mine) or _is_said(yours):
+                        return False
+                elif kind is not str:
                     stack.append((mine, yours))
-                elif _is_said(mine) or _is_said(yours):
+                elif mine != yours:
                     return False
-            if not theirs.keys() <= ours.keys() and any(_is_said(theirs[key]) for key in theirs.keys() - ours.keys()):
+            more = theirs.keys() - ours.keys() if len(theirs) > len(ours) or not theirs.keys() <= ours.keys() else ()
+            if any(_is_said(theirs[key]) for key in more):
                 return False
         elif isinstance(one, list) and isinstance(other, list):
             if len(one) != len(other):

@@ -169,7 +169,10 @@ def compare(
 
     literals: the tokens that stand for each `$name` of the analyst's text."""
     said = list(_essence(analyst, literals))
-    written = Counter(key for key, _ in _essence(canonical, {}))
+    again = [key for key, _ in _essence(canonical, {})]
+    if again == [key for key, _ in said]:
+        return [], []
+    written = Counter(again)
     count = Counter(key for key, _ in said)
     added = Counter(key for _, token in said for key in _ADDED.get(token.text.upper(), ()))
     invented = [key[1:] if key[0] in '%=~"' else key for key in (written - count - added)]

@@ -67,9 +67,8 @@ class KeyLists:
         known: Scope = {**scope, **self._lineage.scope}
         self._equations = Equations(self._lineage.predicates, known, list(self._public), self._lineage.optional)
         predicates = [self._equations.of(p) for p in self._lineage.predicates]
-        narrowed: Scope = {}
-        if not all(self._is_over_tables(key.tree) for key in keys):
-            narrowed = narrow(known, *predicates)
+        traced = [self._lineage.of(key.tree) for key in keys if not self._is_over_tables(key.tree)]
+        narrowed = narrow(known, *_about([self._equations.of(t) for t in traced], predicates)) if traced else {}
         self._keys = [self._traced(key, narrowed) for key in keys]
         self._sought = [*self._keys, *self._columns(narrowed)]
         self._relation = KeyRelation(predicates, known)
@@ -213,3 +212,17 @@ class KeyLists:
             if (source := self._lineage.tables.get(alias)) is not None
         ]
         return any(c is not None and c.values is not None for c in declared)
+
+
+def _about(trees: Sequence[exp.Expr], predicates: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The predicates that say something of these trees, in order: with a column of theirs, or of another such one."""
+    names, used = _columns_of(*trees), [_columns_of(predicate) for predicate in predicates]
+    said: set[int] = set()
+    while more := {i for i, columns in enumerate(used) if i not in said and columns & names}:
+        said |= more
+        names = names.union(*(used[i] for i in more))
+    return [predicates[i] for i in sorted(said)]
+
+
+def _columns_of(*trees: exp.Expr) -> frozenset[ColumnName]:
+    return frozenset((c.table, c.name) for tree in trees for c in tree.find_all(exp.Column))

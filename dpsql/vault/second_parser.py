@@ -147,6 +147,17 @@ _OTHERS: dict[str, Shape] = {
     },
 }
 
+
+def _rules(shapes: Mapping[str, Shape]) -> dict[str, tuple[frozenset[str], tuple[tuple[str, object], ...]]]:
+    """Of each kind the fields that are known, and those with a rule."""
+    return {
+        kind: (frozenset(shape), tuple((name, rule) for name, rule in shape.items() if rule is not _FREE))
+        for kind, shape in shapes.items()
+    }
+
+
+_EXPRESSION_RULES, _OTHER_RULES = _rules(_EXPRESSIONS), _rules(_OTHERS)
+
 _TYPES = frozenset(
     {"bool", "boolean", "varchar", "text", "string", "date", "time", "timestamp", "timestamptz", "interval", "uuid"}
     | {"tinyint", "smallint", "int", "integer", "bigint", "hugeint", "int128", "float", "real", "double", "decimal"}
@@ -276,19 +287,22 @@ class _Walk:
 
     def _node(self, node: dict[str, object], scope: frozenset[str]) -> None:
         kind = str(node.get("class") or node.get("type") or " ".join(sorted(node)))
-        shape = (_EXPRESSIONS if "class" in node else _OTHERS).get(kind)
+        shape = (_EXPRESSION_RULES if "class" in node else _OTHER_RULES).get(kind)
         if shape is None:
             raise _Strange(kind.lower())
         if "cte_map" in node:
             scope = self._with(node["cte_map"], scope)
         self._names(kind, node, scope)
-        for name, content in node.items():
-            rule = shape.get(name)
-            if rule is _FREE:
-                continue
+        known, rules = shape
+        if not node.keys() <= known:
+            raise _Strange(f"{kind.lower()} {min(node.keys() - known)}")
+        for name, rule in rules:
+            content = node.get(name)
             if rule is _WALK:
                 if content is not None:
                     self.visit(content, scope)
+            elif name not in node:
+                continue
             elif rule is _EMPTY:
                 if content != []:
                     raise _Strange(f"{kind.lower()} {name}")
