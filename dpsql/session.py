@@ -204,7 +204,17 @@ class Session:
             refines=found.refined,
         )
         identity = self._ledger.charge(charge)
-        failed, new = "", {}
+        try:
+            balance = self._drawn(identity, compiled, found, reads, shared)
+        except Error as error:
+            if not error.code.startswith("DP4"):  # which means that nothing was charged
+                raise
+            raise refusal("DP501", f"{error.reason}; the charge stays", repair=error.repair) from None
+        return _Paid(found, cost, balance)
+
+    def _drawn(self, charge: int, asked: Compiled, found: Bill, reads: Reads, shared: Mapping[str, bytes]) -> Balance:
+        """Draw what is due and was charged for, add it to what was found, and store it; what is left then."""
+        failed, cancelled, new = "", False, {}
         try:
             if self._cancelled:  # while the charge was written; once the engine runs, it hears of it itself
                 raise EngineFailure("cancelled before it started", interrupted=True)
@@ -212,9 +222,9 @@ class Session:
                 given = reads.of(due.planned, found.tables)
                 assert given is not None  # releases stand in the order in which they read each other
                 digests = reads.digests(due.planned, given, {})
-                part = due.part or self._repeats.question(due.planned, inner[name], digests)
+                part = due.part or self._repeats.question(due.planned, asked.inner[name], digests)
                 if name not in shared:
-                    drawn = due.match.joined(self._release(due, inner[name], given))
+                    drawn = due.match.joined(self._release(due, asked.inner[name], given))
                     new[part.name] = dumps(part.plan, part.recorded(groups_of(drawn.keys)), drawn)
                     found.add(name, due.planned, due.match.released(drawn))
                 else:
@@ -226,17 +236,16 @@ class Session:
                     found.add(same.name, same.planned, self._repeats.look_up(same.question, just_stored).released())
         except EngineFailure as failure:
             cancelled = self._by_request(failure)  # whoever cancels learns nothing
-            if not cancelled:  # time, memory or anything else ran out: that it did may tell a bit, what it was must not
-                self._ledger.fail(identity)
-            _owner_log.error("charge %d: the engine could not finish", identity)  # its own words quote rows
             failed = "was interrupted" if cancelled else "could not be finished"
+            _owner_log.error("charge %d: the engine could not finish", charge)  # its own words quote rows
         except Error:  # of a public query between two releases: what was released stays
-            self._ledger.finish(identity, new)
+            self._ledger.finish(charge, new)
             raise
         if failed:  # out here, where not even __context__ leads to the engine's words
+            if not cancelled:  # time, memory or anything else ran out: that it did may tell a bit, what it was must not
+                self._ledger.fail(charge)
             raise refusal("DP501", f"the statement {failed}; its charge stays")
-        balance = self._ledger.finish(identity, new)
-        return _Paid(found, cost, balance)
+        return self._ledger.finish(charge, new)
 
     def _by_request(self, failure: EngineFailure) -> bool:
         """Whether it is the analyst who ended the statement."""

@@ -40,18 +40,9 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dpsql.errors import refusal
+from dpsql.errors import Error, refusal
 from dpsql.ledger import clock, record
-from dpsql.ledger.balance import (
-    AlreadyRefined,
-    Balance,
-    Charge,
-    Kept,
-    Paid,
-    State,
-    exhausted,
-    exhausted_together,
-)
+from dpsql.ledger.balance import AlreadyRefined, Balance, Charge, Kept, Paid, State, exhausted, exhausted_together
 from dpsql.ledger.chain import Chain, Log
 from dpsql.ledger.file import LedgerFile, written
 from dpsql.ledger.schema import CHARGE, digest_of
@@ -162,8 +153,8 @@ class Ledger:
         return self._terms.composition == BASIC and self._joint is None and self._terms.renew == "never"
 
     def charge(self, charge: Charge) -> int:
-        """Spend, or raise DP401 (not enough left), DP404 (account closed) or DP405 (frozen). Durable on return. Raises
-        AlreadyRefined where another charge was first."""
+        """Spend, durable on return, or raise DP401 (not enough left), DP404 (account closed), DP405 (frozen), DP501 (it
+        is spent, and the ledger failed then), AlreadyRefined (another charge was first)."""
         price, joint = charge.price, None
         check_amounts(*price.amounts)
         if not price.epsilon and not price.delta:
@@ -178,27 +169,15 @@ class Ledger:
             pairs = zip(joint.amounts, price.amounts, strict=True)
             if self._joint == self._purse or any(part > whole for part, whole in pairs):
                 raise refusal("DP901", "a charge to all analysts together that is none of one of them")
-        with self._chain.writing() as log:
-            number = self._window(log)
-            purse = self._own(log.connection)
-            mine = self._read(log.connection, purse, number)
-            others = mine if self._joint is None else self._read(log.connection, self._joint, number)
-            if mine.closed or not self._owns_sources(log.connection):
-                reason = f'the account "{self._terms.name}" was closed or lost a source after this connection opened it'
-                raise refusal("DP404", reason, repair="connect again")
-            self._check_frozen(log.connection, max(mine.failures, others.failures))
-            if not mine.allows(price):
-                raise exhausted(price, mine, self._renewed(number))
-            if joint and not others.allows(joint):
-                raise exhausted_together(self._renewed(number))
-            if purse is None:
-                purse = make_purse(log, self._account, self._terms.analyst)
-            identity = self._write(log, purse, charge, joint, number)
-            self._refine(log.connection, purse, charge, identity)
-            self._spend(log.connection, purse, mine.spent + price, number)
-            if self._joint is not None and joint is not None:
-                self._spend(log.connection, self._joint, others.spent + joint, number)
-        self._purse = purse  # not before it is there for good
+        log = None
+        try:
+            with self._chain.writing() as log:
+                taken = self._take(log, charge, joint)
+        except Error as error:
+            if log is None or not log.committed:
+                raise
+            raise refusal("DP501", f"{error.reason}; the charge stays", repair=error.repair) from None
+        identity, self._purse = taken  # the purse not before it is there for good
         return identity
 
     def finish(self, charge_id: int, releases: Mapping[str, bytes]) -> Balance:
@@ -267,7 +246,11 @@ class Ledger:
             "SELECT answer FROM purse JOIN release ON release.purse = purse.id"
             " WHERE account = ? AND snapshot = ? AND fingerprint = ? ORDER BY release.id LIMIT 1"
         )
-        return self._answer(query, (self._account, plain(snapshot), plain(fingerprint)))
+        with self._file.transaction(write=False) as connection:
+            row = connection.execute(query, (self._account, plain(snapshot), plain(fingerprint))).fetchone()
+            if row is not None:
+                self._file.check_types(row, bytes)
+        return None if row is None else bytes(row[0])
 
     def verify(self) -> record.Verified:
         """Read the whole file: pages, keys, the record with its seals, and what it adds up to. DP403 where anything
@@ -317,6 +300,29 @@ class Ledger:
             reason = f'the account "{self._terms.name}" is frozen after {failures} failures of the engine'
             raise refusal("DP405", reason, repair="the data owner can reopen it with `dpsql budget reopen`")
 
+    def _take(self, log: Log, charge: Charge, joint: Price | None) -> tuple[int, int]:
+        """The charge and its purse, where nothing forbids it."""
+        number, price = self._window(log), charge.price
+        purse = self._own(log.connection)
+        mine = self._read(log.connection, purse, number)
+        others = mine if self._joint is None else self._read(log.connection, self._joint, number)
+        if mine.closed or not self._owns_sources(log.connection):
+            reason = f'the account "{self._terms.name}" was closed or lost a source after this connection opened it'
+            raise refusal("DP404", reason, repair="connect again")
+        self._check_frozen(log.connection, max(mine.failures, others.failures))
+        if not mine.allows(price):
+            raise exhausted(price, mine, self._renewed(number))
+        if joint and not others.allows(joint):
+            raise exhausted_together(self._renewed(number))
+        if purse is None:
+            purse = make_purse(log, self._account, self._terms.analyst)
+        identity = self._write(log, purse, charge, joint, number)
+        self._refine(log.connection, purse, charge, identity)
+        self._spend(log.connection, purse, mine.spent + price, number)
+        if self._joint is not None and joint is not None:
+            self._spend(log.connection, self._joint, others.spent + joint, number)
+        return identity, purse
+
     def _write(self, log: Log, purse: int, charge: Charge, joint: Price | None, number: int) -> int:
         row: tuple[object, ...] = (
             *(purse, *map(written, charge.price.amounts)),
@@ -363,15 +369,6 @@ class Ledger:
             raise refusal("DP901", f"charge {charge_id} is not one that waits for its answer")
 
     # -- outside of one -------------------------------------------------------------------------------------------
-
-    def _answer(self, query: str, values: tuple[object, ...]) -> bytes | None:
-        with self._file.transaction(write=False) as connection:
-            row = connection.execute(query, values).fetchone()
-            if row is None:
-                return None
-            self._file.check_types(row, bytes)
-            answer: bytes = row[0]
-        return answer
 
     def told(self, state: State, number: int, last: Price | None = None, analyst: str | None = None) -> Balance:
         """A state of `states` as people are told it. Not to be asked for while others wait for the file."""

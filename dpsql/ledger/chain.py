@@ -29,10 +29,11 @@ from dpsql.ledger.schema import CHARGE
 
 
 class Log:
-    """One write to the ledger: its connection, the ledger's time, and the next entries."""
+    """One write to the ledger: its connection, the ledger's time, the next entries, and whether all of it is there."""
 
     def __init__(self, connection: sqlite3.Connection, key: bytes, number: int, seal: bytes, time: clock.Reading):
         self.connection, self.key, self.number, self.seal, self.time = connection, key, number, seal, time
+        self.committed = False
 
     @property
     def at(self) -> int:
@@ -73,6 +74,7 @@ class Chain:
 
         def keep() -> None:
             for name, log, before in written:
+                log.committed = True
                 if durable and log.number > before:
                     self.keys.keep(name, Head(log.key, log.number, log.seal))
 

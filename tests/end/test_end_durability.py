@@ -19,6 +19,8 @@ import dpsql
 import dpsql.ledger.file
 from dpsql.ledger import clock, default_path
 from dpsql.owner import verify_ledger
+from dpsql.session import Session
+from dpsql.vault.engine import EngineFailure
 from tests.conftest import Clinic
 from tests.end.conftest import python
 
@@ -158,8 +160,8 @@ with dpsql.connect(sys.argv[1], sys.argv[2]) as connection:
     Ledger.finish = full
     try:
         connection.execute("SELECT COUNT(*) FROM patients")
-    except dpsql.BudgetError as error:
-        print(error.code)
+    except dpsql.OperationalError as error:
+        print(error)
     Ledger.finish = finish
     print(connection.budget.spent_epsilon)
     print(connection.execute("SELECT COUNT(*) FROM patients").receipt.epsilon, connection.budget.spent_epsilon)
@@ -170,6 +172,55 @@ with dpsql.connect(sys.argv[1], sys.argv[2]) as connection:
 def test_an_answer_that_cannot_be_stored_is_not_given_and_stays_charged(clinic: Clinic, home: object) -> None:
     """A repeat would be a second draw, so the first one does not leave: each charge has at most one answer."""
     done = python("-c", STORING, str(clinic.policy), str(clinic.database), folder=clinic.database.parent)
-    assert done.stdout.splitlines() == ["DP403", "1", "1 2", "0 2"], done.stderr
+    said, *rest = done.stdout.splitlines()
+    assert said.startswith("DP501: the ledger ")
+    assert said.endswith("cannot grow: the disk is full; the charge stays")
+    assert rest[-3:] == ["1", "1 2", "0 2"], done.stderr
     found = verify_ledger(None)
     assert (found.charges, found.releases) == (2, 1)
+
+
+def head_not_kept(session: Session, patch: pytest.MonkeyPatch) -> None:
+    """The charge is there; the head beside the ledger cannot follow it."""
+
+    def keep(*_: object) -> None:
+        raise session._ledger._file.refused("cannot be checked: its key: Read-only file system")
+
+    patch.setattr(session._ledger._chain.keys, "keep", keep)
+
+
+def not_stored(session: Session, patch: pytest.MonkeyPatch) -> None:
+    def finish(*_: object) -> None:
+        raise session._ledger._file.refused("cannot grow: the disk is full")
+
+    patch.setattr(session._ledger, "finish", finish)
+
+
+def failure_not_counted(session: Session, patch: pytest.MonkeyPatch) -> None:
+    def run(*_: object) -> None:
+        raise EngineFailure("Could not convert string 'Xanthippe' to INT32")
+
+    def fail(*_: object) -> None:
+        raise session._ledger._file.refused("cannot grow: the disk is full")
+
+    patch.setattr(session._engines.private, "run", run)
+    patch.setattr(session._ledger, "fail", fail)
+
+
+@pytest.mark.parametrize("fault", [head_not_kept, not_stored, failure_not_counted])
+def test_a_ledger_that_fails_after_the_charge_says_that_it_stays(
+    clinic: Clinic, monkeypatch: pytest.MonkeyPatch, fault: Callable[[Session, pytest.MonkeyPatch], None]
+) -> None:
+    """DP403 would say that nothing was charged; and nothing leads to the engine's words."""
+    with dpsql.connect(clinic.policy, clinic.database) as connection:
+        with monkeypatch.context() as patch:
+            fault(connection._session, patch)
+            with pytest.raises(dpsql.OperationalError, match=r"^DP501: the ledger .*; the charge stays") as caught:
+                connection.execute(COUNT.format(1))
+            assert connection.budget.spent_epsilon == 1
+        error: BaseException | None = caught.value
+        while error is not None:
+            assert not isinstance(error, EngineFailure)
+            assert "Xanthippe" not in str(error)
+            error = error.__context__
+        assert connection.execute(COUNT.format(1)).receipt.epsilon == 1
