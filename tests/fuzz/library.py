@@ -84,12 +84,13 @@ class Watched:
     def execute(self, sql: str) -> tuple[End, Answer | None]:
         """How one statement ends, what it was charged included."""
         self._early, self._asked, self._before = False, False, self.session.budget().spent_epsilon
-        answer = None
+        answer, code, reason = None, "", ""
         try:
             answer = self.session.execute(sql)
-            kind, code = self._kind(sql, answer), ""
+            kind = self._kind(sql, answer)
         except Error as error:
-            kind, code = f"{error.code} {raised_at(error.__traceback__)}", error.code
+            code, reason = error.code, error.reason
+            kind = f"{code} {raised_at(error.__traceback__)}"
             if code.startswith("DP9"):
                 return End(kind, f"{error.code}: {error.reason} at {raised_at(error.__traceback__)}"), None
             if str(error).splitlines()[0][:5] != code:
@@ -97,7 +98,7 @@ class Watched:
         except Exception as error:
             wrong = f"{type(error).__name__}: {error} at {raised_at(error.__traceback__)}"
             return End(wrong[:80], wrong), None
-        return End(kind, self._wrong(code, answer)), answer
+        return End(kind, self._wrong(code, reason, answer)), answer
 
     def compile(self, parsed: Parsed) -> None:
         """A reading, as far as a statement goes without a charge. Raises Error."""
@@ -114,12 +115,14 @@ class Watched:
         found = {p.limits.strategy for p in plans} | {s for p in plans for s in shapes(p.release.input)}
         return f"answer {' '.join(sorted(found))}"
 
-    def _wrong(self, code: str, answer: Answer | None) -> str:
+    def _wrong(self, code: str, reason: str, answer: Answer | None) -> str:
         charged = self.session.budget().spent_epsilon - self._before
         if self._early:
             return "private rows were read before the charge"
         if code and charged and code not in ("DP501", "DP502"):
             return f"{code} was charged"
+        if code == "DP501" and reason.startswith("the ledger "):  # after the charge
+            return "" if charged else "DP501 was not charged"
         if code == "DP501":
             return "DP501: the engine failed"
         if answer is not None and answer.receipt is not None and answer.receipt.epsilon != charged:
