@@ -18,7 +18,7 @@ from dpsql.compile.essence import INTERVAL_UNITS, UNITS
 from dpsql.compile.forgiven import JOIN_WORDS, misread
 from dpsql.compile.misread import syntax_error
 from dpsql.compile.scan import STRICT_NUMBER, tokenize
-from dpsql.compile.trees import DIALECT, copied, dissolve, levels, nodes
+from dpsql.compile.trees import DIALECT, copied, dissolve, levels, node_copies, nodes
 from dpsql.errors import Error, Span, refusal
 
 MAX_NODES = 40_000
@@ -64,9 +64,9 @@ def write(tree: exp.Expr) -> str:
     """A tree's text in DuckDB's dialect, without comments (the text of one may end it, and go on as SQL)."""
     try:
         # The generator changes what it writes, so it gets a copy: `tree` stays what the text is compared with.
-        copy = copied(tree)
-        text = DIALECT.generate(copy, copy=False, comments=False, unsupported_level=ErrorLevel.RAISE)
-        dissolve(copy)
+        copies = [copy for _, copy in node_copies(tree)]
+        text = DIALECT.generate(copies[0], copy=False, comments=False, unsupported_level=ErrorLevel.RAISE)
+        dissolve(copies)
         return text
     except RecursionError:
         raise too_deep() from None
@@ -96,9 +96,9 @@ def same(left: exp.Expr, right: exp.Expr) -> bool:
                     stack.append((mine, yours))
                 elif mine != yours:
                     return False
-            more = theirs.keys() - ours.keys() if len(theirs) > len(ours) or not theirs.keys() <= ours.keys() else ()
-            if any(_is_said(theirs[key]) for key in more):
-                return False
+            for key in theirs.keys() - ours.keys():
+                if _is_said(theirs[key]):
+                    return False
         elif isinstance(one, list) and isinstance(other, list):
             if len(one) != len(other):
                 return False

@@ -112,7 +112,7 @@ def _seal(tree: exp.Query, tables: frozenset[str], functions: frozenset[str] | N
     if unknown:
         raise _broken(f"a text calls {min(unknown)}")
     if not kept:
-        dissolve(seen.tree)
+        dissolve(nodes(seen.tree))
     return SealedSql(text, tables, seen.called | seen.operators)
 
 

@@ -83,7 +83,7 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
         node._meta = dict(origin._meta) if origin._meta else None
         if isinstance(node, exp.Identifier) and not node.quoted and not WORD.fullmatch(node.name):
             node.set("quoted", True)  # `a$b` and `né` mean the same in quotes; outside of them the gate lets none pass
-    dissolve(first)
+    dissolve(nodes(first))
     return Parsed(settled.tree, text, taken.text, taken.given, tuple(without.clauses.values()))
 
 

@@ -33,7 +33,7 @@ from dpsql.compile.projection import Projection, projection
 from dpsql.compile.relations import PRIVATE_CATALOG, UNITS, is_stored_rank, publics, scans, select_from
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.slots import SlotKind
-from dpsql.compile.trees import add_join, aliased, column, copied, derived, dissolve, named, select, wrapped
+from dpsql.compile.trees import add_join, aliased, column, copied, derived, dissolve, named, nodes, select, wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def seal_release(plan: ReleasePlan, salt: int = 0) -> SealedSql:
     that a statement cannot be fitted to it, and never shown."""
     tree = release_sql(plan, salt)
     sealed = seal(tree, _tables(plan))
-    dissolve(tree)
+    dissolve(nodes(tree))
     return sealed
 
 
