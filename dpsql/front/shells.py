@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dpsql.front.arguments import parser_of
@@ -77,7 +77,7 @@ def completion(arguments: list[str]) -> int:
     """The command with these arguments; its exit code."""
     shell = completion_parser().parse_args(arguments).shell
     known = [_known(name, parser) for name, parser in parsers().items()]
-    print(_fish(known) if shell == "fish" else _bash(known, zsh=shell == "zsh"), end="")
+    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](known), end="")
     return OK
 
 
@@ -106,35 +106,38 @@ def _known(name: str, parser: argparse.ArgumentParser) -> _Known:
     return _Known(name, about, options, helps, tuple(words))
 
 
-def _following(known: list[_Known], name: str) -> Iterator[str]:
-    """The words that can follow a command's: of commands below it, and of its own."""
-    for each in known:
-        above, _, word = each.name.rpartition(" ")
-        if each.name and above == name:
-            yield word
-        if each.name == name:
-            yield from each.words
+def _following(known: list[_Known], name: str) -> list[str]:
+    """The words that can follow a command's: of commands below it, and of its own; each once."""
+    below = [each.name.rpartition(" ") for each in known if each.name]
+    own = [word for each in known if each.name == name for word in each.words]
+    return list(dict.fromkeys([*(word for above, _, word in below if above == name), *own]))
 
 
-def _bash(known: list[_Known], *, zsh: bool) -> str:
-    cases, choices = list[str](), dict[str, tuple[str, ...]]()
-    for each in known:
-        words = " ".join(dict.fromkeys(_following(known, each.name)))
-        cases.append(
-            f"    {shlex.quote(each.name)}) options={shlex.quote(' '.join(each.options))}; words={shlex.quote(words)};;"
-        )
-        choices |= {option: given for option, given in each.options.items() if given}
+def _names(known: list[_Known]) -> str:
+    """Those of all commands, the words of each quoted as one."""
+    return " ".join(shlex.quote(each.name) for each in known if each.name)
+
+
+def _choices(known: list[_Known]) -> dict[str, str]:
+    """What can follow an option, of those that take one of some words."""
+    return {option: " ".join(words) for each in known for option, words in each.options.items() if words}
+
+
+def _bash(known: list[_Known]) -> str:
     after = [
-        f'    {option}) COMPREPLY=($(compgen -W {shlex.quote(" ".join(c))} -- "$cur")); return;;'
-        for option, c in choices.items()
+        f'    {option}) COMPREPLY=($(compgen -W {shlex.quote(words)} -- "$cur")); return;;'
+        for option, words in _choices(known).items()
     ]
-    names = " ".join(shlex.quote(each.name) for each in known if each.name)
+    cases = [
+        f"    {shlex.quote(each.name)}) options={shlex.quote(' '.join(each.options))};"
+        f" words={shlex.quote(' '.join(_following(known, each.name)))};;"
+        for each in known
+    ]
     return "\n".join(
         [
-            *(["autoload -U +X compinit bashcompinit && compinit && bashcompinit"] if zsh else []),
             "_dpsql() {",
             "  local cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= options words known",
-            f"  for known in {names}; do",
+            f"  for known in {_names(known)}; do",
             '    case "${COMP_WORDS[*]:1:COMP_CWORD-1} " in "$known "*) command=$known;; esac',
             "  done",
             "  case $before in",
@@ -149,6 +152,40 @@ def _bash(known: list[_Known], *, zsh: bool) -> str:
             "  else COMPREPLY=(); fi",
             "}",
             "complete -o default -F _dpsql dpsql",
+            "",
+        ]
+    )
+
+
+def _zsh(known: list[_Known]) -> str:
+    """Where no word fits, files do: `compadd` fails then."""
+    after = [f"    {option}) compadd -- {words} && return;;" for option, words in _choices(known).items()]
+    cases = [
+        f"    {shlex.quote(each.name)}) options=({' '.join(each.options)});"
+        f" following=({' '.join(_following(known, each.name))});;"
+        for each in known
+    ]
+    return "\n".join(
+        [
+            "#compdef dpsql",
+            "_dpsql() {",
+            '  local said="${words[2,CURRENT-1]}" command= known',
+            "  local -a options following",
+            f"  for known in {_names(known)}; do",
+            '    [[ "$said " == "$known "* ]] && command=$known',
+            "  done",
+            '  case "$words[CURRENT-1]" in',
+            *after,
+            "  esac",
+            "  case $command in",
+            *cases,
+            "  esac",
+            '  if [[ "$words[CURRENT]" == -* ]]; then compadd -- $options',
+            '  elif [[ "$said" == "$command" ]] && compadd -- $following; then return',
+            "  else _files; fi",
+            "}",
+            "(( $+functions[compdef] )) || { autoload -U compinit && compinit; }",
+            "compdef _dpsql dpsql",
             "",
         ]
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -35,29 +36,63 @@ def test_help_of_no_command(capfd: Caught) -> None:
     assert main(capfd, "help")[1] == main(capfd, "--help")[1]
 
 
+COMPLETED = [
+    ("dpsql bu", "budget"),
+    ("dpsql budget ''", "what-if open reopen"),
+    ("dpsql budget what-if --j", "--json"),
+    ("dpsql budget open --y", "--yes"),
+    ("dpsql run --format j", "json jsonl"),
+    ("dpsql run a.sql --policy shop.toml --dry", "--dry-run"),
+    ("dpsql run ''", ""),  # files, which the shell completes itself
+    ("dpsql shop.toml ''", ""),
+    ("dpsql ledger v", "verify"),
+    ("dpsql completion z", "zsh"),
+    ("dpsql --v", "--version"),
+]
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [
-        ("dpsql bu", "budget"),
-        ("dpsql budget ''", "what-if open reopen"),
-        ("dpsql budget what-if --j", "--json"),
-        ("dpsql budget open --y", "--yes"),
-        ("dpsql run --format j", "json jsonl"),
-        ("dpsql run a.sql --policy shop.toml --dry", "--dry-run"),
-        ("dpsql run ''", ""),  # files, which the shell completes itself
-        ("dpsql shop.toml ''", ""),
-        ("dpsql ledger v", "verify"),
-        ("dpsql completion z", "zsh"),
-        ("dpsql --v", "--version"),
-    ],
-)
+@pytest.mark.parametrize(("words", "completed"), COMPLETED)
 def test_what_bash_completes(capfd: Caught, words: str, completed: str) -> None:
     script = main(capfd, "completion", "bash")[1]
     done = subprocess.run(
         ["bash", "-c", f"{script}{TRY}ask {words}"], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert (done.stdout, done.stderr) == (f"{completed}\n", "")
+
+
+# Stands for zsh's own, which work in its editor alone.
+ZSH = """
+compdef() { :; }
+_files() { :; }
+compadd() {
+  shift; local each; local -a fitting
+  for each in "$@"; do [[ $each == "$words[CURRENT]"* ]] && fitting+=($each); done
+  print -r -- $fitting; (( $#fitting ))
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
+@pytest.mark.parametrize(("words", "completed"), COMPLETED)
+def test_what_zsh_completes(capfd: Caught, words: str, completed: str) -> None:
+    script = main(capfd, "completion", "zsh")[1]
+    ask = f"{ZSH}{script}words=({words}); CURRENT=$#words; _dpsql"
+    done = subprocess.run(["zsh", "-fc", ask], capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert (done.stdout.split(), done.stderr) == (completed.split(), "")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+@pytest.mark.parametrize(("words", "completed"), COMPLETED)
+def test_what_fish_completes(capfd: Caught, tmp_path: Path, words: str, completed: str) -> None:
+    (tmp_path / "dpsql.fish").write_text(main(capfd, "completion", "fish")[1])
+    empty = tmp_path / "empty"  # of files, which the shell would offer
+    empty.mkdir()
+    typed = words.removesuffix("''")
+    ask = ["fish", "--no-config", "-c", f"source ../dpsql.fish; complete -C '{typed}'"]
+    done = subprocess.run(ask, cwd=empty, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    offered = [line.partition("\t")[0] for line in done.stdout.splitlines()]
+    assert (sorted(offered), done.stderr) == (sorted(completed.split()), "")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
