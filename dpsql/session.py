@@ -175,17 +175,24 @@ class Session:
 
     def _releases(self, compiled: Compiled) -> _Paid:
         """Stored releases where they were paid for, new ones for a charge."""
+        said: Price | None = None
         while True:
+            reads = Reads(compiled.rewritten.publics, self._outer.run)
+            found = bill(compiled.plan, compiled.inner, reads, self._repeats)
+            cost = found.price()
+            if said is not None and cost.exceeds(said):  # what the other stores is not there yet
+                reason = "another session is paying for a finer answer to the same question, and without that one"
+                raise refusal("DP402", f"{reason} this costs more than it was to", repair="ask again in a moment")
+            said = cost
+            if not found.due:
+                return _Paid(found, cost, self._ledger.balance())
             with suppress(AlreadyRefined):  # by another session, meanwhile: what that stored is found now
-                return self._charged(compiled)
+                return self._charged(compiled, found, reads)
 
-    def _charged(self, compiled: Compiled) -> _Paid:
-        """The same. Raises AlreadyRefined where a stored answer is no more to be refined; nothing was charged then."""
+    def _charged(self, compiled: Compiled, found: Bill, reads: Reads) -> _Paid:
+        """The same, for a charge. Raises AlreadyRefined where a stored answer is no more to be refined; nothing was
+        charged then."""
         snapshot, inner = self.snapshot.facts.snapshot, compiled.inner
-        reads = Reads(compiled.rewritten.publics, self._outer.run)
-        found = bill(compiled.plan, inner, reads, self._repeats)
-        if not found.due:
-            return _Paid(found, Price(), self._ledger.balance())
         shared = {
             n: a for n, name in found.shareable().items() if (a := self._ledger.find_shared(name, snapshot)) is not None
         }

@@ -166,8 +166,7 @@ class Ledger:
         if self._joint is not None:
             joint = price if charge.joint is None else charge.joint
             check_amounts(*joint.amounts)
-            pairs = zip(joint.amounts, price.amounts, strict=True)
-            if self._joint == self._purse or any(part > whole for part, whole in pairs):
+            if self._joint == self._purse or joint.exceeds(price):
                 raise refusal("DP901", "a charge to all analysts together that is none of one of them")
         log = None
         try:

@@ -110,6 +110,10 @@ class Price:
     def __bool__(self) -> bool:
         return any(self.amounts)
 
+    def exceeds(self, other: Price) -> bool:
+        """Whether any amount of it is more than that of the other."""
+        return any(mine > theirs for mine, theirs in zip(self.amounts, other.amounts, strict=True))
+
 
 def gaussian_budget(epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
     """What an account of (epsilon, delta) may spend under Gaussian composition: mu^2, and chances of failure."""

@@ -257,6 +257,30 @@ def test_two_who_refine_at_once_pay_once(
     assert connection.budget.spent_epsilon == 1
 
 
+def test_who_is_second_is_never_charged_more_than_was_said(
+    make: Callable[..., dpsql.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other was charged and has not stored its answer yet: a full price was never told."""
+    connection = make()
+    sql = "SELECT COUNT(*) FROM patients"
+    paid(connection, sql, "0.5")
+    ledger, others = connection._session._ledger, list[int]()
+    charge = ledger.charge
+
+    def late(asked: Any) -> int:
+        if not others:
+            others.append(charge(asked))
+        return charge(asked)
+
+    monkeypatch.setattr(ledger, "charge", late)
+    connection.execute("SET epsilon = 1")
+    with pytest.raises(dpsql.BudgetError, match=r"^DP402: another session is paying for .*\n.* ask again in a moment"):
+        connection.execute(sql)
+    assert connection.budget.spent_epsilon == 1
+    assert connection.budget.statements == 2
+    assert paid(connection, sql, "1") == 1  # as EXPLAIN says by now: that other answer never came
+
+
 def test_two_of_one_statement_do_not_refine_one(make: Callable[..., dpsql.Connection]) -> None:
     """Twice the same under different shares: one is refined, the other new."""
     connection = make()
