@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -69,22 +71,40 @@ class Answer:
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """A column's values in Python. What Python has no date or time for (before the year 1, after 9999, infinite) is a
-    text, and no two of these are one."""
-    try:
-        found: list[Any] = column.to_pylist()
-    except (OverflowError, ValueError):
-        return [_value(scalar) for scalar in column]
-    return found
+    """A column's values in Python. What Python has no type for (dates before the year 1, after 9999, infinite;
+    intervals, which hold months) is a text, and no two of these are one; inside of lists and structs, too."""
+    if "interval" not in str(column.type):
+        with suppress(OverflowError, ValueError):
+            found: list[Any] = column.to_pylist()
+            return found
+    return [_value(scalar) for scalar in column]
 
 
 def _value(scalar: pa.Scalar) -> Any:
+    if not scalar.is_valid:
+        return None
+    match scalar:
+        case pa.ListScalar():
+            return values_of(scalar.values)
+        case pa.StructScalar():
+            return {name: _value(scalar[name]) for name in scalar}
+        case pa.MonthDayNanoIntervalScalar():
+            return _interval(*scalar.as_py())
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
         infinite = (1 << (scalar.type.bit_width - 1)) - 1
         named = {infinite: "infinity", -infinite: "-infinity"}
         return named.get(scalar.value) or scalar.cast(pa.string()).as_py()
+
+
+def _interval(months: int, days: int, nanoseconds: int) -> str:
+    """As SQL reads it: the units that are not 0, each with its own sign."""
+    seconds = Decimal(nanoseconds).scaleb(-9).normalize()
+    parts = (
+        f"{n:f} {unit}" for n, unit in ((Decimal(months), "months"), (Decimal(days), "days"), (seconds, "seconds")) if n
+    )
+    return " ".join(parts) or "0 days"
 
 
 def floored(answer: Answer, positions: Sequence[int]) -> Answer:

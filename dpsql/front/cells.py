@@ -113,6 +113,10 @@ def _text(value: Any) -> str:
             return plain(value)
         case bytes():
             return "\\x" + value.hex()
+        case list() | dict():
+            from dpsql.front.export import json_text
+
+            return json_text(value)
         case _:
             return visible(str(value))
 

@@ -1,7 +1,8 @@
 """The Python DB-API (PEP 249): connections and cursors over a session.
 
 Promise: every exception that leaves is a `dpsql.Error` whose text starts with its code; values arrive as int,
-Decimal, float, str, bool, date, datetime or None. It holds answers only, and knows neither the engine nor the
+Decimal, float, str, bool, date, datetime or None; of public tables as time, list, dict or bytes, too; and what Python
+has no type for (an infinite date, an interval) as a str. It holds answers only, and knows neither the engine nor the
 parser. It loads nothing heavy: pyarrow and the session are imported by the first `connect`.
 
 A charge is never taken back: there are no transactions, so `commit` and `rollback` find nothing pending.

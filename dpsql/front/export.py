@@ -27,7 +27,8 @@ _NOT_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def write_csv(answer: Answer, out: TextIO, *, terminal: bool = False) -> None:
-    """CSV with a header. NULL is an empty field, an empty text is `""`. A terminal gets control characters escaped."""
+    """CSV with a header. NULL is an empty field, an empty text is `""`, a list is JSON. A terminal gets control
+    characters escaped."""
     if not answer.table.num_columns:
         return
     out.write(",".join(_field(visible(n) if terminal else n) for n in _names(answer, unique=False)) + "\n")
@@ -46,6 +47,8 @@ def _csv_text(value: Any) -> str:
             return f"{value:f}"
         case bytes():
             return "\\x" + value.hex()
+        case list() | dict():
+            return json_text(value)
         case _:
             return str(value)
 
@@ -67,15 +70,15 @@ def write_json(answer: Answer, out: TextIO) -> None:
     out.write(f'{{"columns": [{columns}],\n  "rows": [')
     parting = "\n   "
     for row in _plain_rows(answer):
-        out.write(f"{parting}[{', '.join(map(_json, row))}]")
+        out.write(f"{parting}[{', '.join(map(json_text, row))}]")
         parting = ",\n   "
-    widths = ("null" if half is None else f"[{', '.join(map(_json, half))}]" for half in answer.widths)
+    widths = ("null" if half is None else f"[{', '.join(map(json_text, half))}]" for half in answer.widths)
     out.write(f'],\n  "half_widths": [{", ".join(widths)}],\n  "receipt": {_receipt(answer.receipt)}}}')
 
 
 def _receipt(receipt: Receipt | None) -> str:
     """The receipt; amounts are exact, as texts like "1/10"."""
-    return _json(None if receipt is None else asdict(receipt))
+    return json_text(None if receipt is None else asdict(receipt))
 
 
 def write_parquet(answer: Answer, path: Path) -> None:
@@ -99,10 +102,10 @@ def write_jsonl(answer: Answer, out: TextIO) -> None:
 def _objects(answer: Answer) -> Iterator[str]:
     keys = [_string(name) for name in _names(answer, unique=True)]
     for row in _rows(answer):
-        yield "{" + ", ".join(f"{k}: {_json(v)}" for k, v in zip(keys, row, strict=True)) + "}"
+        yield "{" + ", ".join(f"{k}: {json_text(v)}" for k, v in zip(keys, row, strict=True)) + "}"
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
     """A JSON value: decimals with all their digits; NaN and infinities, which JSON lacks, as strings."""
     match value:
         case None:
@@ -120,9 +123,9 @@ def _json(value: Any) -> str:
         case bytes():
             return _string("\\x" + value.hex())
         case dict():
-            return "{" + ", ".join(f"{_string(k)}: {_json(v)}" for k, v in value.items()) + "}"
-        case tuple():
-            return f"[{', '.join(map(_json, value))}]"
+            return "{" + ", ".join(f"{_string(k)}: {json_text(v)}" for k, v in value.items()) + "}"
+        case tuple() | list():
+            return f"[{', '.join(map(json_text, value))}]"
         case _:
             return _string(str(value))
 

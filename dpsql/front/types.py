@@ -65,6 +65,8 @@ def type_code(arrow: pa.DataType) -> str:
         return "HUGEINT" if (arrow.precision, arrow.scale) == (38, 0) else "DECIMAL"
     if is_type.is_timestamp(arrow):
         return "TIMESTAMP" if arrow.tz is None else "TIMESTAMP WITH TIME ZONE"
+    if is_type.is_list(arrow):
+        return f"{type_code(arrow.value_type)}[]"
     tests = (
         (is_type.is_boolean, "BOOLEAN"),
         (is_type.is_integer, "BIGINT"),
@@ -75,5 +77,6 @@ def type_code(arrow: pa.DataType) -> str:
         (is_type.is_time, "TIME"),
         (is_type.is_interval, "INTERVAL"),
         (is_type.is_binary, "BLOB"),
+        (is_type.is_struct, "STRUCT"),
     )
     return next((name for test, name in tests if test(arrow)), str(arrow).upper())

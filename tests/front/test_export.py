@@ -151,6 +151,34 @@ def test_a_statement_without_a_result_writes_no_row() -> None:
     assert written(export.write_jsonl, empty) == ""
 
 
+DAYS = pa.array([-719_529, None, 2**31 - 1], pa.int32()).cast(pa.date32())
+NESTED = Answer(
+    pa.table(
+        {
+            "i": pa.array([(14, -3, 5_500_000_000), None, (0, 0, 0)], pa.month_day_nano_interval()),
+            "l": [["a,b", None], [], None],
+            "s": pa.StructArray.from_arrays([DAYS, pa.array([[Decimal(1)], None, None])], ["day", "n"]),
+        }
+    )
+)
+
+
+def test_lists_structs_and_intervals_read_back() -> None:
+    rows = [
+        ["14 months -3 days 5.5 seconds", ["a,b", None], {"day": "-0001-12-31", "n": [1]}],
+        [None, [], {"day": None, "n": None}],
+        ["0 days", None, {"day": "infinity", "n": None}],
+    ]
+    found = json.loads(written(export.write_json, NESTED))
+    assert (found["rows"], [column["type"] for column in found["columns"]]) == (
+        rows,
+        ["INTERVAL", "VARCHAR[]", "STRUCT"],
+    )
+    assert [[*json.loads(line).values()] for line in written(export.write_jsonl, NESTED).splitlines()] == rows
+    first, *_ = list(csv.reader(io.StringIO(written(export.write_csv, NESTED), newline="")))[1:]
+    assert [first[0], *map(json.loads, first[1:])] == rows[0]
+
+
 _TEXTS = st.lists(st.tuples(st.text(), st.one_of(st.none(), st.text(min_size=1))), min_size=1, max_size=5)
 
 
