@@ -306,7 +306,7 @@ class Session:
         """The statements of a script, each padded so that positions count in the script."""
         _check_text(script)
         try:
-            return [source.padded for source in statements.split(script)]
+            return [source.padded for source in statements.split(script, name)]
         except Error as error:
             raise located(error, script, name) from None
 

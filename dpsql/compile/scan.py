@@ -81,10 +81,13 @@ def scan(text: str) -> tuple[Token, ...]:
     repair = "join with a public table instead of listing values"
     size = len(text.strip())
     if size > MAX_CHARACTERS:
-        raise refusal("DP104", f"the statement has {size:,} characters, more than {MAX_CHARACTERS:,}", repair=repair)
+        start = len(text) - len(text.lstrip())
+        reason = f"the statement has {size:,} characters, more than {MAX_CHARACTERS:,}"
+        raise refusal("DP104", reason, span=Span(start, start + 1), repair=repair)
     tokens = tokenize(text)
     if len(tokens) > MAX_TOKENS:
-        raise refusal("DP104", f"the statement has more than {MAX_TOKENS:,} words and symbols", repair=repair)
+        reason = f"the statement has more than {MAX_TOKENS:,} words and symbols"
+        raise refusal("DP104", reason, span=span_of_token(tokens[MAX_TOKENS]), repair=repair)
     _refuse_depth(tokens)
     _refuse_invisible(text, tokens)
     _refuse_joined_tokens(text, tokens)

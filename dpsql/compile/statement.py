@@ -112,7 +112,7 @@ _REPAIRS: dict[str, str] = {
 def split(script: str, name: str = "") -> list[Source]:
     """The statements of a script, in order; those without any token (blank, comments) are left out."""
     if len(script) > MAX_SCRIPT:
-        raise refusal("DP104", f"the script has more than {MAX_SCRIPT:,} characters", repair="split it", name=name)
+        raise refusal("DP104", f"the script has more than {MAX_SCRIPT:,} characters", repair="split it")
     sources: list[Source] = []
     first: Token | None = None
     last: Token | None = None
@@ -126,8 +126,8 @@ def split(script: str, name: str = "") -> list[Source]:
             column = start - (script.rfind("\n", 0, start) + 1)
             padded += line + column + last.end + 1 - start
             if padded > MAX_PADDED:
-                repair = "split it, or begin a line with each statement"
-                raise refusal("DP104", "the script has too many statements", repair=repair, name=name)
+                reason, repair = "the script has too many statements", "split it into several scripts"
+                raise refusal("DP104", reason, span=span_of_token(first), repair=repair)
             sources.append(Source(script[start : last.end + 1], start, line, column, name))
             first = last = None
     return sources

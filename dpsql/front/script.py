@@ -76,7 +76,7 @@ def read_script(path: str, standard_input: TextIO) -> Script:
     """The script of a file, or of standard input for `-`. OSError where it can't be read."""
     try:
         if path == "-":
-            return Script("standard input", standard_input.read())
+            return Script("standard input", standard_input.read().removeprefix("\ufeff"))
         return Script(path, Path(path).read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1

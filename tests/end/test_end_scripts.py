@@ -60,6 +60,32 @@ def test_settings_of_the_script_count_in_its_price(make_clinic: Callable[..., Cl
     assert spent(clinic) == Fraction(3, 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("SELECT 1;\nSELECT 'abc", "2:8"),
+        ("SELECT 1;\n /* abc", "2:2"),
+        ("SELECT 1;\nSELECT\0", "2:7"),
+        (f"SELECT 1;\n SELECT '{'x' * 200_000}'", "2:2"),
+        (f"SELECT 1;\n SELECT {'1,' * 9_999}1, 2", "2:20008"),
+        ("SELECT 1;\n" * 15_000, "14142:1"),
+        (f"SELECT 1;\nSELECT {'(' * 31}1{')' * 31}", "2:38"),
+    ],
+)
+def test_what_is_no_statement_is_shown_in_its_script(clinic: Clinic, command: Run, text: str, place: str) -> None:
+    bad = clinic.policy.with_name("bad.sql")
+    bad.write_text(text)
+    found = command(*given(clinic), bad, "-c", "SELECT 1")
+    assert found.returncode == 3
+    _, where, _, caret, *_ = found.stderr.splitlines()
+    assert where.strip() == f"--> {bad}:{place}"
+    assert "^" in caret
+
+
+def test_a_mark_of_byte_order_is_no_statement(clinic: Clinic, command: Run) -> None:
+    assert command(*given(clinic), "-", stdin="\ufeffSELECT 1").returncode == 0
+
+
 def test_pricing_leaves_the_settings_as_they_were(clinic: Clinic, command: Run) -> None:
     done = command(*given(clinic), "--format", "json", "-c", f"{COUNT}; SET epsilon = 0.5; {COUNT} WHERE age > 1")
     assert [result["receipt"]["epsilon"] for result in json.loads(done.stdout)] == ["1", "1/2"]
