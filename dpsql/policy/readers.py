@@ -39,7 +39,7 @@ MOST_SECONDS = 86_400
 _MEMORY, _DURATION = re.compile(MEMORY), re.compile(DURATION)
 _UNITS = {"s": 1, "min": 60, "h": 3_600}
 
-_DECIMAL = re.compile(r"([0-9]{1,20})(?:\.([0-9]{1,60}))?(?:[eE]([+-]?[0-9]{1,3}))?")
+_DECIMAL = re.compile(r"-?([0-9]{1,20})(?:\.([0-9]{1,60}))?(?:[eE]([+-]?[0-9]{1,3}))?")
 
 
 class Wrong(Exception):
@@ -111,7 +111,7 @@ def epsilon(value: object) -> Fraction:
     amount = _amount(value)
     if not 0 < amount <= MOST_EPSILON:
         raise Wrong(f"{shown(value)} is not more than 0 and at most {MOST_EPSILON}", 'for example "0.5"')
-    return amount
+    return _exact(value, amount)
 
 
 def delta(value: object) -> Fraction:
@@ -119,31 +119,40 @@ def delta(value: object) -> Fraction:
     amount = _amount(value)
     if not 0 <= amount < 1:
         raise Wrong(f"{shown(value)} is not at least 0 and less than 1", 'for example "1e-6", or "0" for pure privacy')
-    return amount
+    return _exact(value, amount)
 
 
-def _amount(value: object) -> Fraction:
+def _amount(value: object) -> Decimal:
+    """What is written, of whatever size."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return Fraction(value)
+        return Decimal(value)
     if isinstance(value, Decimal) and value.is_finite():
-        raise Wrong(
-            "amounts are exact, so a number with a point stands in quotes", f'write it as a string: "{shown(value)}"'
-        )
-    if not isinstance(value, str):
-        what = shown(value) if isinstance(value, Decimal) else called(value)
-        raise Wrong(f"must be an amount, not {what}", 'write it as a string: "0.1"')
-    return Fraction(_decimal(value, AMOUNT_PLACES))
+        return value
+    if isinstance(value, str):
+        return _decimal(value)
+    what = shown(value) if isinstance(value, Decimal) else called(value)
+    raise Wrong(f"must be an amount, not {what}", 'write it as a string: "0.1"')
 
 
-def _decimal(written: str, places: int) -> Decimal:
-    """A string's non-negative decimal. Underscores, blanks, signs, inf, nan and fractions are not read."""
-    match = _DECIMAL.fullmatch(written)
-    if match is None:
+def _exact(value: object, amount: Decimal) -> Fraction:
+    """An amount within its range. That it stands in quotes is said last: in quotes, this one can be used."""
+    _check_digits(value, amount, AMOUNT_PLACES)
+    if isinstance(value, Decimal):
+        reason = "amounts are exact, so a number with a point stands in quotes"
+        raise Wrong(reason, f'write it as a string: "{shown(value)}"')
+    return Fraction(amount)
+
+
+def _decimal(written: str) -> Decimal:
+    """A string's decimal. Underscores, blanks, a plus, inf, nan and fractions are not read."""
+    if _DECIMAL.fullmatch(written) is None:
         raise Wrong(f"{shown(written)} is not a decimal", 'digits, a point, digits: "0.25", or "1e-6"')
-    number = Decimal(written)
+    return Decimal(written)
+
+
+def _check_digits(value: object, number: Decimal, places: int) -> None:
     if -_exponent(number) > places or number.adjusted() > 20:
-        raise Wrong(f"{shown(written)} has too many digits", f"at most 20 before the point and {places} after it")
-    return number
+        raise Wrong(f"{shown(value)} has too many digits", f"at most 20 before the point and {places} after it")
 
 
 def _exponent(number: Decimal) -> int:
@@ -236,11 +245,12 @@ def _check_size(bound: int | Decimal) -> None:
 
 def step(value: object) -> Decimal:
     """The grid of a column: a positive number, or a string of one."""
-    number = _decimal(value, PLACES) if isinstance(value, str) else scalar(value)
+    number = _decimal(value) if isinstance(value, str) else scalar(value)
     if isinstance(number, bool) or not isinstance(number, int | Decimal):
         raise Wrong(f"must be a number, not {called(value)}", 'for example step = "0.01"')
     if number <= 0:
         raise Wrong(f"{shown(number)} is not more than 0", 'for example step = "0.01"')
+    _check_digits(value, Decimal(number), PLACES)
     return Decimal(number)
 
 
