@@ -187,7 +187,6 @@ class LedgerFile:
                 raise self.refused("is empty, so what was spent is unknown", "restore it from a backup, or remove it")
             if self._connection is not None:
                 return self._connection
-            self._narrow(info)
             if not os.access(self.path, os.W_OK) or not os.access(self.path.parent, os.W_OK):
                 raise self.refused("cannot be written: it or its folder is read-only")
         except FileNotFoundError:
@@ -203,17 +202,18 @@ class LedgerFile:
             address, uri=True, timeout=NAP_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
-            self._check(connection)
+            self._check(connection, info)
         except BaseException:
             connection.close()
             raise
         self._connection, self._pid, self._identity = connection, os.getpid(), (info.st_dev, info.st_ino)
         return connection
 
-    def _check(self, connection: sqlite3.Connection) -> None:
-        """Know the file as ours before anything is written to it, and set what durability rests on."""
+    def _check(self, connection: sqlite3.Connection, info: os.stat_result) -> None:
+        """Know the file as ours before anything is changed in it or of it, and set what durability rests on."""
         if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
             raise self.refused("is the database of another program")
+        self._narrow(info)
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version not in VERSIONS:
             raise self.refused("was written by another version of dpsql", "use the newest dpsql for this ledger")

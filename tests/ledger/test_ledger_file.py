@@ -128,19 +128,21 @@ def test_a_charge_is_in_the_files_when_charge_returns(account, charge, path, tmp
 def test_not_a_ledger(account, path):
     path.parent.mkdir(exist_ok=True)
     path.write_text("account,epsilon\nshop,3\n" * 100)
+    path.chmod(0o644)
     before = path.read_bytes()
     unusable(account, "is not a ledger")
-    assert path.read_bytes() == before
+    assert (path.read_bytes(), mode(path)) == (before, 0o644)
 
 
 def test_the_database_of_another_program_is_left_alone(account, path):
     path.parent.mkdir(exist_ok=True)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE t (x)")
+    path.chmod(0o644)
     before = path.read_bytes()
     unusable(account, "is the database of another program")
-    assert path.read_bytes() == before
-    assert mode(path.parent) != 0
+    assert (path.read_bytes(), mode(path)) == (before, 0o644)
+    assert [*path.parent.iterdir()] == [path]
 
 
 def test_the_ledger_of_a_newer_dpsql(account, path):
