@@ -14,6 +14,7 @@ from dpsql.ledger.chain import adopt
 from dpsql.ledger.file import LedgerFile
 from dpsql.ledger.keys import Keys
 from dpsql.ledger.record import Verified
+from dpsql.places import expanded
 from dpsql.policy.draft import Drafted, draft
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
@@ -39,9 +40,9 @@ def prepare(
 
 def _check_same(found: Snapshot, database: Path | None) -> None:
     """Refuse another database than the snapshot was made from."""
-    if database is None or str(database.expanduser().resolve()) == found.source:
+    if database is None or str(expanded(database).resolve()) == found.source:
         return
-    if not database.expanduser().exists():
+    if not expanded(database).exists():
         raise refusal("DP302", f"{database}: there is no such file")
     reason = "the snapshot of this account was made from another database"
     raise refusal("DP304", reason, repair="name that database, or make it anew with `dpsql prepare --refresh`")
@@ -199,7 +200,7 @@ def check_data(policy: Policy, database: str | Path | None) -> None:
 
 def draft_policy(data: str | Path, folder: str | Path) -> str:
     """A draft for what is in a database or folder. folder: where the policy will stand; sources are relative to it."""
-    base = Path(folder).expanduser().resolve()
+    base = expanded(folder).resolve()
     tables = [
         Drafted(t.name, "" if t.source is None else _relative(t.source, base), t.columns)
         for t in survey.survey(Path(data))

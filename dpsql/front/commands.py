@@ -211,8 +211,9 @@ def _set(desk: Desk, argument: str) -> None:
         for each in shown
     ]
     desk.screen.say(listed(entries, _columns(desk)))
-    if not name:
-        desk.screen.say(f"\\set NAME VALUE changes one, and keeps it in {visible(str(desk.preferences.file))}")
+    file = desk.preferences.file
+    if not name and file is not None:
+        desk.screen.say(f"\\set NAME VALUE changes one, and keeps it in {visible(str(file))}")
 
 
 # -- help -------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from typing import Any
 
 from dpsql.errors import Error, nearest, refusal
 from dpsql.front.formats import FORMATS
+from dpsql.places import base
 
 _SECTION = "repl"
 _HEADER = re.compile(r"\s*\[")
@@ -64,21 +65,21 @@ PREFERENCES: Mapping[str, Preference] = {
 }
 
 
-def config_file() -> Path:
-    """`$XDG_CONFIG_HOME/dpsql/config.toml`, else below `~/.config`; relative values do not count (XDG)."""
-    folder = os.environ.get("XDG_CONFIG_HOME", "")
-    return (Path(folder) if os.path.isabs(folder) else Path.home() / ".config") / "dpsql" / "config.toml"
+def config_file() -> Path | None:
+    """`$XDG_CONFIG_HOME/dpsql/config.toml`, else below `~/.config`; None where the user has no home."""
+    folder = base("XDG_CONFIG_HOME", ".config")
+    return None if folder is None else folder / "dpsql" / "config.toml"
 
 
 class Preferences(Mapping[str, str]):
     """What is in force: the file's, and what was changed since. problems: what the file says that cannot be used."""
 
-    def __init__(self, file: Path, *, read: bool = True) -> None:
+    def __init__(self, file: Path | None, *, read: bool = True) -> None:
         """read: whether the file has a say, or the defaults hold."""
         self._file = file
         self._values = {name: preference.default for name, preference in PREFERENCES.items()}
         self.problems: list[str] = []
-        if not read:
+        if file is None or not read:
             return
         try:
             found = tomllib.loads(_text_of(file)).get(_SECTION, {})
@@ -107,6 +108,9 @@ class Preferences(Mapping[str, str]):
     def keep(self, name: str, value: str) -> None:
         """For this session and those to come. Raises DP120, also where the file cannot be written."""
         self.change(name, value)
+        if self._file is None:
+            reason = f"{name} is {value} for this session only: this user has no home folder to keep it in"
+            raise refusal("DP120", reason, repair="set XDG_CONFIG_HOME to a folder of yours")
         try:
             _replace_line(self._file, _known(name), value)
         except (OSError, ValueError) as error:
@@ -115,7 +119,7 @@ class Preferences(Mapping[str, str]):
             raise refusal("DP120", reason, repair="mend or remove that file") from None
 
     @property
-    def file(self) -> Path:
+    def file(self) -> Path | None:
         return self._file
 
     def __getitem__(self, name: str) -> str:

@@ -21,10 +21,13 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 
 from dpsql.front.colors import STYLE, SqlLexer
+from dpsql.places import base
 
 
-def open_history(file: Path) -> History:
+def open_history(file: Path | None) -> History:
     """The history file, made for its owner alone; in memory where it can't be made."""
+    if file is None:
+        return InMemoryHistory()
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
@@ -37,10 +40,10 @@ def open_history(file: Path) -> History:
     return FileHistory(str(file))
 
 
-def history_file() -> Path:
-    """`$XDG_STATE_HOME/dpsql/history`."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "dpsql" / "history"
+def history_file() -> Path | None:
+    """`$XDG_STATE_HOME/dpsql/history`; None where the user has no home."""
+    state = base("XDG_STATE_HOME", ".local/state")
+    return None if state is None else state / "dpsql" / "history"
 
 
 class Prompt:

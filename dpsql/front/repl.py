@@ -8,7 +8,6 @@ statement takes much of what is left.
 
 from __future__ import annotations
 
-import os
 import sys
 import textwrap
 from decimal import Decimal
@@ -20,11 +19,12 @@ from dpsql.errors import Error, refusal
 from dpsql.front import commands, editor
 from dpsql.front.config import Preferences, config_file
 from dpsql.front.costs import question
-from dpsql.front.diagnostics import INTERRUPTED, OK, exit_code, guarded, say_error, smart, visible
+from dpsql.front.diagnostics import INTERRUPTED, OK, exit_code, fault, guarded, say_error, smart, visible
 from dpsql.front.numerals import amount
 from dpsql.front.reading import CALLS_FOR_HELP, GOODBYES, LineReader, Reader, whole, yes
 from dpsql.front.screen import Screen
 from dpsql.front.script import INTERRUPTED_NOTE, Statement, Stopped, ask, guarded_show, read_script
+from dpsql.places import expanded
 
 if TYPE_CHECKING:
     from dpsql.front.completion import Words
@@ -101,9 +101,7 @@ class Repl:
                 self.run(text)
             return OK
         except Error as error:
-            self.last_code = error.code
-            say_error(error, self._err)
-            return exit_code(error)
+            found = error
         except Stopped as stopped:
             self._refresh()
             left = f"left {self.screen.signs.epsilon} = {self._left} of {amount(self._total)}"
@@ -113,6 +111,13 @@ class Repl:
         except Declined:
             print("not run; nothing was charged for it", file=self._err, flush=True)
             return OK
+        except (EOFError, OSError):  # \q, and an output that went away
+            raise
+        except Exception:
+            found = fault()
+        self.last_code = found.code
+        say_error(found, self._err)
+        return exit_code(found)
 
     # -- what the commands work with ------------------------------------------------------------------------------
 
@@ -137,7 +142,7 @@ class Repl:
     def include(self, path: str) -> None:
         """Run the statements of a file."""
         try:
-            script = read_script(os.path.expanduser(path), sys.stdin)
+            script = read_script(str(expanded(path)), sys.stdin)
         except OSError as error:
             reason = f"can't read {visible(path)}: {error.strerror}"
             raise refusal("DP120", reason, repair="\\i FILE, from the folder where dpsql was started") from None

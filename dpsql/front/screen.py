@@ -22,6 +22,7 @@ from dpsql.front.cells import Signs, cells_wide, signs_for
 from dpsql.front.diagnostics import Usage, columns_of, smart, visible
 from dpsql.front.outfiles import emptied
 from dpsql.front.output import Output
+from dpsql.places import expanded
 
 if TYPE_CHECKING:
     from dpsql.answer import Answer
@@ -112,7 +113,7 @@ class Screen:
             self._file = None
             self._outputs.clear()
         if path is not None:
-            target = Path(path).expanduser()
+            target = expanded(path)
             try:
                 self._file = emptied(target, self._kept)
             except Usage as error:
@@ -154,6 +155,8 @@ class Screen:
         try:
             columns, lines = os.get_terminal_size(self._out.fileno())
         except OSError:
+            return False
+        if not columns or not lines:  # of a terminal that does not know
             return False
         widths = [cells_wide(row) for row in text.split("\n")]
         wide = self._preferences["expanded"] == "off" and max(widths) > columns

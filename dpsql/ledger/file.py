@@ -27,6 +27,7 @@ from urllib.parse import quote
 
 from dpsql.errors import Error, refusal
 from dpsql.ledger.schema import APPLICATION_ID, SCHEMA_VERSION, VERSIONS, made, upgrade
+from dpsql.places import base
 
 BUSY_SECONDS = 10.0
 """How long to wait for another writer. One charge holds the lock for milliseconds."""
@@ -68,14 +69,17 @@ _REPAIRS = {
 
 
 def default_path() -> Path:
-    """`$XDG_STATE_HOME/dpsql/ledger.sqlite`, else below `~/.local/state`; relative values do not count (XDG)."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(state):
-        try:
-            state = str(Path.home() / ".local" / "state")
-        except RuntimeError:
-            raise refusal("DP403", "no ledger file is given, and this user has no home folder to keep one in") from None
-    return Path(state) / "dpsql" / "ledger.sqlite"
+    """`$XDG_STATE_HOME/dpsql/ledger.sqlite`, else below `~/.local/state`. Raises DP403 where the user has no home."""
+    state = base("XDG_STATE_HOME", ".local/state")
+    if state is None:
+        reason = "this user has no home folder to keep a ledger and its key in"
+        raise refusal("DP403", reason, repair="set XDG_STATE_HOME to a folder of yours")
+    return state / "dpsql" / "ledger.sqlite"
+
+
+def chains() -> Path:
+    """The folder of keys and heads; see `keys`."""
+    return default_path().parent / "chains"
 
 
 class LedgerFile:

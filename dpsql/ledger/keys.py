@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpsql.errors import Error
-from dpsql.ledger.file import LedgerFile, default_path, sync
+from dpsql.ledger.file import LedgerFile, chains, sync
 
 START = bytes(32)
 """The seal before the first entry."""
@@ -44,7 +44,7 @@ class Keys:
     """Key and head of the ledger in one file, and which ledger it is. The folder is fixed from the start."""
 
     def __init__(self, file: LedgerFile):
-        self._file, self._folder, self._placed = file, default_path().parent / "chains", ""
+        self._file, self._folder, self._placed = file, chains(), ""
 
     def head(self, name: str) -> Head | None:
         """The head of the ledger of this name, None where none is kept. DP403 where it cannot be read."""

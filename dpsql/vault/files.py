@@ -14,6 +14,7 @@ from pathlib import Path as FilePath
 
 import duckdb
 
+from dpsql.places import expanded
 from dpsql.policy.model import Policy
 from dpsql.vault.mapping import quoted
 
@@ -122,7 +123,7 @@ def find_files(policy: Policy, problems: list[str]) -> dict[str, Files]:
     found: dict[str, Files] = {}
     for table in policy.tables.values():
         if table.reads_files:
-            path = FilePath(os.path.abspath(policy.file.parent / FilePath(table.source).expanduser())).resolve()
+            path = FilePath(os.path.abspath(policy.file.parent / expanded(table.source))).resolve()
             files = _found(path, table.name, problems)
             if files is not None:
                 found[table.name] = files

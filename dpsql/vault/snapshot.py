@@ -29,6 +29,7 @@ from pathlib import Path as FilePath
 import duckdb
 
 from dpsql.errors import Error, refusal
+from dpsql.places import base, expanded
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Policy
 from dpsql.vault.files import Files, find_files
@@ -124,7 +125,7 @@ def prepare(
             ready = None if refresh else find(policy)
             made = ready is None
             if ready is None:
-                where = None if database is None else database.expanduser().resolve()
+                where = None if database is None else expanded(database).resolve()
                 ready = _make(policy, where, home, progress or _quiet)
             _remove_others(home, ready.folder)
             return ready, _report(policy, ready.folder, before[1] if made and before else None)
@@ -218,9 +219,11 @@ def _home(policy: Policy) -> FilePath:
     account = policy.budget.account
     if not _SAFE.fullmatch(account):
         raise refusal("DP303", "the account's name cannot name a folder", repair="use letters, digits, _ and -")
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    base = FilePath(cache) if cache.startswith("/") else FilePath.home() / ".cache"
-    return base / "dpsql" / account
+    cache = base("XDG_CACHE_HOME", ".cache")
+    if cache is None:
+        reason = "this user has no home folder to keep a snapshot in"
+        raise refusal("DP303", reason, repair="set XDG_CACHE_HOME to a folder of yours")
+    return cache / "dpsql" / account
 
 
 @contextmanager

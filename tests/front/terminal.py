@@ -56,7 +56,7 @@ class Terminal:
         )
         self._screen = _Screen(columns, lines, self._process)
         self._stream = pyte.Stream(self._screen)
-        self.output = ""
+        self.output, self._waited = "", 0
 
     def __enter__(self) -> Terminal:
         return self
@@ -68,6 +68,10 @@ class Terminal:
 
     def type(self, text: str) -> None:
         self._process.send(text)
+
+    def resize(self, columns: int, lines: int) -> None:
+        """What the process is told of the size; what is read stays as it is."""
+        self._process.setwinsize(lines, columns)
 
     def read(self) -> None:
         """Take in what the process has written."""
@@ -99,6 +103,14 @@ class Terminal:
                     f"{text!r} {'stays on' if gone else 'is not on'} the screen:\n" + "\n".join(self.lines)
                 )
             self.read()
+
+    def wait_for_output(self, text: str) -> None:
+        """Wait until the process has written the text since this was last waited for, wherever that stands."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.output[self._waited :]:
+            assert time.monotonic() < deadline, f"{text!r} is not in what was written: {self.output[self._waited :]!r}"
+            self.read()
+        self._waited = len(self.output)
 
     def wait_for_end(self) -> int:
         """Wait for the process; its exit code."""

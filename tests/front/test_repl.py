@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dpsql.front import repl
+from dpsql.front.config import Preferences
+from dpsql.front.opening import Opening
 from tests.front.conftest import LAUNCH, ROOT, Dpsql
 from tests.front.fake_session import MARKER
 from tests.front.terminal import Terminal
@@ -338,6 +343,30 @@ def test_forty_columns(start: Start) -> None:
             "(2 rows)",
             "cost ε = 0.25 · left ε = 2.75 of 3",
         ]
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(0, 0), (0, 24), (80, 0)])
+def test_a_terminal_without_a_size(start: Start, columns: int, lines: int) -> None:
+    """As pseudo-terminals have that nobody looks at."""
+    asked = {"\\set": "suggestions", QUERY: "1136", "\\chart": "GROCERY", "SELECT JOIN;": "DP210"}
+    with start() as terminal:
+        terminal.resize(columns, lines)
+        for typed, expected in asked.items():
+            terminal.type(f"{typed}\r")
+            terminal.wait_for_output(expected)
+        terminal.type("\\q\r")
+        assert terminal.wait_for_end() == 0
+        assert "DP901" not in terminal.output
+
+
+def test_a_fault_of_a_command_does_not_end_the_session(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    desk = repl.Repl(Opening(fake.opened("shop.toml")), out, err, Preferences(None), interactive=True)
+    monkeypatch.setattr(desk.screen, "say", lambda _: 1 / 0)
+    assert desk._turn("\\set") == 70
+    assert err.getvalue().startswith("error[DP901]: dpsql met a fault of its own")
+    assert desk.last_code == "DP901"
+    assert desk._turn("SELECT JOIN;") == 3
 
 
 def test_a_dumb_terminal_gets_plain_text(start: Start, tmp_path: Path) -> None:
