@@ -319,9 +319,9 @@ class Session:
             raise located(error, sql) from None
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """The files and folders that private rows were read from."""
-        return tuple(self.snapshot.sources)
+    def kept(self) -> tuple[Path, ...]:
+        """Files and folders that results must not be written into: the snapshot, and what it was made from."""
+        return self.snapshot.kept
 
     def budget(self) -> Balance:
         """What the account has spent and has left."""

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpsql.front.diagnostics import Usage, guarded, spinner
+from dpsql.places import expanded
 
 if TYPE_CHECKING:
     from dpsql.front.opening import Opening
     from dpsql.front.script import Script
+    from dpsql.policy.model import Policy
     from dpsql.session import Session
 
 
@@ -77,14 +79,17 @@ def scripts_of(given: argparse.Namespace) -> list[Script]:
     return scripts + [Script("-c", sql) for sql in given.command]
 
 
-def kept_files(given: argparse.Namespace, sources: Iterable[str]) -> list[Path]:
-    """What results must not be written over: policy, data and ledger (an emptied one takes no charge any more), and the
-    scripts. sources: where private rows come from."""
-    from dpsql.ledger import default_path
+def kept_files(given: argparse.Namespace, policy: Policy, snapshot: Iterable[Path]) -> list[Path]:
+    """What results must not be written over, or into: policy, data, snapshots and ledger (an emptied one takes no
+    charge any more), and the scripts. snapshot: its files and folders, and what it was made from, which may no longer
+    be what the policy names."""
+    from dpsql.ledger import chains, default_path
 
     ledger = default_path() if given.ledger is None else given.ledger
-    named = [given.policy, given.database, *getattr(given, "files", ()), *sources]
-    return [*(Path(name) for name in named if name is not None), *(Path(f"{ledger}{end}") for end in _OF_LEDGER)]
+    named = [given.policy, given.database, *getattr(given, "files", ())]
+    read = [policy.file.parent / expanded(table.source) for table in policy.tables.values() if table.reads_files]
+    budgets = [*(Path(f"{ledger}{end}") for end in _OF_LEDGER), chains()]
+    return [*(expanded(name) for name in named if name is not None), *read, *snapshot, *budgets]
 
 
 _OF_LEDGER = ("", "-wal", "-shm")
@@ -99,7 +104,7 @@ def opening(given: argparse.Namespace) -> Opening:
         from dpsql.owner import opened
 
         by = opened(given.policy, given.database, ledger=given.ledger, analyst=given.analyst, prepare=given.prepare)
-        return Opening(by, kept_files(given, by.snapshot.sources))
+        return Opening(by, kept_files(given, by.policy, by.snapshot.kept))
 
     with spinner("opening; a first use prepares the snapshot"):
         return guarded(made)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,7 +34,7 @@ class Target:
     draft: Path | None = None
     file: Path | None = None
 
-    def spare(self, kept: Iterable[Path]) -> None:
+    def spare(self, kept: Sequence[Path]) -> None:
         """Raises Usage where results would take the place of a file that is kept."""
         if self.file is not None:
             check_spared(self.file, kept)
@@ -70,9 +70,10 @@ def replacing(path: str) -> Iterator[Target]:
         draft.unlink(missing_ok=True)
 
 
-def emptied(file: Path, kept: Iterable[Path]) -> TextIO:
+def emptied(file: Path, kept: Sequence[Path]) -> TextIO:
     """The file, open and without what it held. What is compared with those that are kept is what was opened: a link
     that is changed meanwhile empties no other. Raises OSError, and Usage."""
+    check_spared(file, kept)  # before one is made where none was
     stream = opened(file)
     try:
         check_spared(file, kept, _stat(stream))
@@ -97,13 +98,20 @@ def _stat(stream: TextIO) -> os.stat_result:
     return os.fstat(stream.fileno())
 
 
-def check_spared(path: Path, kept: Iterable[Path], found: os.stat_result | None = None) -> None:
-    """Raises Usage where results would take the place of a file that is kept, by whatever name or link. found: what is
-    known of the file already."""
+def check_spared(path: Path, kept: Sequence[Path], found: os.stat_result | None = None) -> None:
+    """Raises Usage where results would take the place of a file that is kept, by whatever name or link, or come to lie
+    in a folder that is: what is new in one of sources is data for the next snapshot. found: what is known of the file
+    already."""
+    with _unwritable(str(path)):
+        around = path.resolve().parents
     for file in kept:
         with suppress(OSError):  # one of the two is not there
             if os.path.samestat(found or path.stat(), file.stat()):
                 raise Usage(f"can't write {visible(str(path))}: it is a file that dpsql works with")
+    for folder in kept:
+        with suppress(OSError):
+            if folder.is_dir() and folder.resolve() in around:
+                raise Usage(f"can't write {visible(str(path))}: dpsql works with the files of {visible(str(folder))}")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Promise: a draft holds names and types alone, and is never written over a file t
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from functools import partial
 from pathlib import Path
@@ -131,19 +132,28 @@ def prepare_parser() -> argparse.ArgumentParser:
 
 def prepare(arguments: list[str]) -> int:
     given = prepare_parser().parse_args(arguments)
-    bar = ProgressBar(sys.stderr)
+    bar, log = ProgressBar(sys.stderr), _OwnersLog()
 
     def prepared() -> str:
         from dpsql.owner import prepare
 
         return prepare(given.policy, given.database, refresh=given.refresh, progress=bar)
 
+    logging.getLogger("dpsql.owner").addHandler(log)
     try:
         report = guarded(prepared)
     finally:
+        logging.getLogger("dpsql.owner").removeHandler(log)
         bar.close()
     print(visible(report.rstrip("\n"), keep="\n"))
     return OK
+
+
+class _OwnersLog(logging.Handler):
+    """The lines of the log, for whoever makes the snapshot on purpose: that is the owner."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"owner's log: {visible(record.getMessage())}", file=sys.stderr, flush=True)
 
 
 def audit_parser() -> argparse.ArgumentParser:

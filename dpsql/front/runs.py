@@ -131,7 +131,7 @@ def _target(given: argparse.Namespace) -> Iterator[Target]:
 
 
 def _results(given: argparse.Namespace, target: Target, session: Session, statements: Sequence[Statement]) -> Results:
-    total, kept = session.policy.budget.epsilon, kept_files(given, session.sources)
+    total, kept = session.policy.budget.epsilon, kept_files(given, session.policy, session.kept)
     if given.format == "parquet":
         from dpsql.front.outfiles import ParquetFiles
 

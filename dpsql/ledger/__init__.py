@@ -5,7 +5,7 @@ in the window that `clock` tells; `chain` seals the `record` of it; `file` keeps
 from dpsql.ledger.accounts import Ledger
 from dpsql.ledger.balance import AlreadyRefined, Balance, Charge, Kept, Paid, renewal
 from dpsql.ledger.clock import shown
-from dpsql.ledger.file import default_path
+from dpsql.ledger.file import chains, default_path
 from dpsql.ledger.look import look, spent
 from dpsql.ledger.terms import Terms, terms
 from dpsql.privacy.accounting import Price
@@ -19,6 +19,7 @@ __all__ = [
     "Paid",
     "Price",
     "Terms",
+    "chains",
     "default_path",
     "look",
     "renewal",

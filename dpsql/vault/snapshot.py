@@ -73,6 +73,12 @@ class Snapshot:
     def public(self) -> FilePath:
         return self.folder / "public.duckdb"
 
+    @property
+    def kept(self) -> tuple[FilePath, ...]:
+        """What it was made from, and the folder of all snapshots of its account."""
+        made_from = (*self.sources, *([self.source] if self.source else []))
+        return (*map(FilePath, made_from), self.folder.parent)
+
 
 class Spill:
     """A folder beside the snapshots for what an engine cannot hold in memory. It stays while the process lives, even
@@ -130,7 +136,8 @@ def prepare(
             _remove_others(home, ready.folder)
             return ready, _report(policy, ready.folder, before[1] if made and before else None)
     except OSError as error:
-        owner.error("snapshot of account %s: %s", policy.budget.account, error.strerror)
+        where = error.filename or home
+        owner.error("snapshot of account %s: %s: %s", policy.budget.account, where, error.strerror)
         raise _failed() from None
 
 
@@ -139,7 +146,8 @@ def _quiet(name: str, share: float) -> None:
 
 
 def _failed() -> Error:
-    return refusal("DP303", "the snapshot could not be made; the owner's log says more")
+    reason = "the snapshot could not be made; the owner's log says more"
+    return refusal("DP303", reason, repair="for the owner: `dpsql prepare` shows that log")
 
 
 def _make(policy: Policy, database: FilePath | None, home: FilePath, progress: Progress, salt: bytes = b"") -> Snapshot:

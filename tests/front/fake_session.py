@@ -78,7 +78,7 @@ class Session:
     closed: bool = False
     cancelled: threading.Event = field(default_factory=threading.Event)
     seen: set[str] = field(default_factory=set)
-    sources: tuple[str, ...] = ()
+    kept: tuple[Path, ...] = ()
 
     def execute(self, sql: str, parameters: Any = None, *, name: str = "") -> Answer:
         text = sql.strip().removesuffix(";")
@@ -293,7 +293,7 @@ class Opened:
 
     @property
     def snapshot(self) -> Any:
-        return SimpleNamespace(facts=FACTS, sources=())
+        return SimpleNamespace(facts=FACTS, kept=())
 
     @property
     def ledger(self) -> Any:

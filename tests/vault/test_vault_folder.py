@@ -257,7 +257,7 @@ def test_what_the_engine_says_goes_nowhere(tmp_path: Path, caplog: pytest.LogCap
     with caplog.at_level(logging.DEBUG, logger="dpsql.owner"), pytest.raises(PolicyError) as caught:
         prepare(POLICY, database)
     assert caught.value.code == "DP303"
-    assert str(caught.value) == "DP303: the snapshot could not be made; the owner's log says more"
+    assert str(caught.value).startswith("DP303: the snapshot could not be made; the owner's log says more\n")
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
     assert "alice" not in caplog.text
