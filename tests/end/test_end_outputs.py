@@ -46,7 +46,7 @@ def test_results_go_into_nothing_that_is_read_or_kept(files: Clinic, tmp_path: P
         key,
     ]
     new = [tmp_path / "visits" / "more.parquet", link / "more.parquet", snapshot.with_name("new"), chains() / "new"]
-    before = {file: file.read_bytes() for file in [*there, default_path()]}
+    before = {file: file.read_bytes() for file in there}
     for file in [*there, default_path(), *new]:
         if asked == "repl":
             done = command(files.policy, stdin=f"\\o {file}\nSELECT 1;\n")
@@ -56,7 +56,8 @@ def test_results_go_into_nothing_that_is_read_or_kept(files: Clinic, tmp_path: P
         assert done.returncode == (3 if asked == "repl" else 2), file
         assert "can't write " in done.stderr
         assert "dpsql works with" in done.stderr
-    assert {file: file.read_bytes() for file in before} == before
+    assert {file: file.read_bytes() for file in there} == before
+    assert command("ledger", "verify").returncode == 0
     assert not any(file.exists() for file in new)
     assert not [file for file in (tmp_path / "visits").iterdir() if file.name != "part.parquet"]
     assert command("run", "--policy", files.policy, "-c", "SELECT 1", "-o", tmp_path / "out").returncode == 0
