@@ -10,6 +10,7 @@ import pyarrow as pa
 from dpsql.answer import ColumnReceipt
 from dpsql.compile.gate import SealedSql
 from dpsql.compile.plan import PrivatePlan, ReleasePlan
+from dpsql.errors import refusal
 from dpsql.privacy.accounting import Price
 from dpsql.reads import Reads
 from dpsql.repeats.lookup import Match, Repeats
@@ -100,6 +101,15 @@ class Bill:
     def price(self, names: Sequence[str] | None = None) -> Price:
         """What these releases cost; all that are due."""
         return self.plan.price([self.due[name].left for name in (self.due if names is None else names)])
+
+    def price_again(self, said: Price | None) -> Price:
+        """What all that is due costs, looked up again. said: what it was to cost. Raises DP402 where that was less: the
+        answer that it was to refine is being refined by another session, and what that stores is not there yet."""
+        cost = self.price()
+        if said is not None and cost.exceeds(said):
+            reason = "another session is paying for a finer answer to the same question, and without that one"
+            raise refusal("DP402", f"{reason} this costs more than it was to", repair="ask again in a moment")
+        return cost
 
 
 def bill(plan: PrivatePlan, inner: Mapping[str, SealedSql], reads: Reads, repeats: Repeats) -> Bill:

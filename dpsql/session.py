@@ -179,24 +179,18 @@ class Session:
         while True:
             reads = Reads(compiled.rewritten.publics, self._outer.run)
             found = bill(compiled.plan, compiled.inner, reads, self._repeats)
-            cost = found.price()
-            if said is not None and cost.exceeds(said):  # what the other stores is not there yet
-                reason = "another session is paying for a finer answer to the same question, and without that one"
-                raise refusal("DP402", f"{reason} this costs more than it was to", repair="ask again in a moment")
-            said = cost
+            said = found.price_again(said)
             if not found.due:
-                return _Paid(found, cost, self._ledger.balance())
+                return _Paid(found, said, self._ledger.balance())
             with suppress(AlreadyRefined):  # by another session, meanwhile: what that stored is found now
-                return self._charged(compiled, found, reads)
+                return self._charged(compiled, found, reads, said)
 
-    def _charged(self, compiled: Compiled, found: Bill, reads: Reads) -> _Paid:
-        """The same, for a charge. Raises AlreadyRefined where a stored answer is no more to be refined; nothing was
-        charged then."""
-        snapshot, inner = self.snapshot.facts.snapshot, compiled.inner
+    def _charged(self, compiled: Compiled, found: Bill, reads: Reads, cost: Price) -> _Paid:
+        """The same, for a charge. Raises AlreadyRefined where a stored answer is no more to be refined: without one."""
+        snapshot = self.snapshot.facts.snapshot
         shared = {
             n: a for n, name in found.shareable().items() if (a := self._ledger.find_shared(name, snapshot)) is not None
         }
-        cost = found.price()
         if self._cancelled:
             raise refusal("DP501", "the statement was interrupted before it was charged")
         charge = Charge(
@@ -296,7 +290,7 @@ class Session:
             statement = statements.read(sql)
         except Error as error:
             raise located(error, sql) from None
-        text = statement.text if isinstance(statement, statements.Select) else sql
+        text = statement.text if isinstance(statement, statements.Select | statements.Explain) else sql
         compiled = self.compile(text, parameters)
         reads = Reads(compiled.rewritten.publics, self._outer.run)
         found = bill(compiled.plan, compiled.inner, reads, self._repeats)

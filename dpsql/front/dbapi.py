@@ -10,6 +10,7 @@ A charge is never taken back: there are no transactions, so `commit` and `rollba
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -17,7 +18,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from dpsql import errors
 from dpsql.errors import Error, refusal
@@ -40,6 +41,8 @@ Parameter: TypeAlias = int | Decimal | float | str | bool | date | datetime | No
 Parameters: TypeAlias = Sequence[Parameter] | Mapping[str, Parameter]
 Description: TypeAlias = tuple[str, str, None, None, int | None, int | None, bool | None]
 Row: TypeAlias = tuple[Any, ...]
+
+_T = TypeVar("_T")
 
 _CHUNK = 4096  # rows turned from Arrow into Python at a time
 
@@ -186,10 +189,10 @@ class Cursor:
         The rows of all follow each other, and the receipt is that of the last with the charges added up. Where
         one fails the error is raised; those before it stay charged, and are free when asked again.
         """
-        session = self._ready()
+        session, several = self._ready(), _iterable(seq_of_parameters, "write [(1,), (2,)]")
         self._forget()
         answers: list[Answer] = []
-        for parameters in seq_of_parameters:
+        for parameters in several:
             answers.append(_asked(session, operation, _checked(parameters)))
         if answers:
             self._keep(guarded(partial(_together, answers)))
@@ -226,7 +229,7 @@ class Cursor:
         wanted: object = self.arraysize if size is None else size
         if not isinstance(wanted, int) or wanted < 0:
             raise refusal("DP002", "fetchmany takes a number of rows", repair="fetchmany(10)")
-        return guarded(partial(list, islice(self._rows, wanted)))
+        return guarded(partial(list, islice(self._rows, min(wanted, sys.maxsize))))
 
     def fetchall(self) -> list[Row]:
         """All rows that are left."""
@@ -312,11 +315,16 @@ def _checked(parameters: Parameters | None) -> Parameters | None:
         return None
     if isinstance(parameters, Mapping):
         return dict(parameters)
-    if isinstance(parameters, (str, bytes)) or not isinstance(parameters, Iterable):
-        raise refusal(
-            "DP003", "parameters come as a sequence (for ?) or a mapping (for $name)", repair="write (value,)"
-        )
-    return tuple(parameters)
+    return tuple(_iterable(parameters, "write (value,)"))
+
+
+def _iterable(parameters: Iterable[_T], repair: str) -> Iterable[_T]:
+    """The same. Raises DP003 where a caller, whom no type holds back, gives something else."""
+    given: object = parameters
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        reason = "parameters come as a sequence (for ?) or a mapping (for $name)"
+        raise refusal("DP003", reason, repair=repair)
+    return parameters
 
 
 def _asked(session: Session, operation: str, parameters: Parameters | None) -> Answer:

@@ -124,6 +124,12 @@ def test_named_parameters(connection: dpsql.Connection) -> None:
             connection.execute(f"{COUNT} WHERE age > $low", parameters)
 
 
+def test_an_explanation_is_explained(connection: dpsql.Connection, caplog: pytest.LogCaptureFixture) -> None:
+    plain = connection.explain("SELECT COUNT(*) FROM patients WHERE age > ?", (3,))
+    assert connection.explain("EXPLAIN SELECT COUNT(*) FROM patients WHERE age > ?", (3,)) == plain
+    assert not caplog.records
+
+
 def test_scripts_commands_and_executemany(connection: dpsql.Connection) -> None:
     cursors = connection.executescript(
         f"SET epsilon = 0.25; -- a comment; with a semicolon\n{COUNT};\nSELECT ';' AS s;\nSHOW BUDGET;\n;"

@@ -320,6 +320,16 @@ def test_executemany_charges_each_and_keeps_every_row(connection: Connection) ->
     assert (cursor.receipt.epsilon, cursor.receipt.remaining_epsilon) == (Fraction(1, 4), Fraction(5, 2))
 
 
+def test_no_foreign_exception_leaves(connection: Connection) -> None:
+    """Whoever calls from Python can hand over anything."""
+    cursor = connection.cursor()
+    for given in (None, 5, "ab", [5], ["ab"]):
+        with pytest.raises(dpsql.InterfaceError, match=r"^DP003: parameters come as a sequence"):
+            cursor.executemany(DEPARTMENTS, given)
+    assert connection.budget.spent_epsilon == 0
+    assert len(cursor.execute(DEPARTMENTS).fetchmany(10**30)) == 3
+
+
 def test_executemany_of_nothing(connection: Connection) -> None:
     cursor = connection.cursor()
     cursor.executemany(DEPARTMENTS, [])
