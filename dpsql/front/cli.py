@@ -61,6 +61,11 @@ exit codes: 0 ok, 1 engine, 2 usage or policy, 3 refused, 4 budget, 130 interrup
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    closed = sys.stdout is None
+    _open_standard_streams()
+    if closed:
+        print("dpsql: can't write the output: it is closed", file=sys.stderr)
+        return ENGINE
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a sign that the terminal lacks is no reason to fail
@@ -90,6 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unforeseen = fault()
     say_error(unforeseen, sys.stderr)
     return exit_code(unforeseen)
+
+
+def _open_standard_streams() -> None:
+    """What is closed reads nothing, and drops what is written: else a file that is opened next, such as the ledger,
+    would get its number, and what is meant for people would go into that."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for as long as the process
 
 
 def _dispatch(words: list[str]) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -12,7 +15,8 @@ from dpsql.front.cli import main
 from dpsql.ledger import default_path
 from dpsql.ledger.file import chains
 from tests.conftest import Clinic
-from tests.end.conftest import Run
+from tests.end.conftest import ROOT, Run
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -77,6 +81,35 @@ def test_what_prepare_could_not_do_is_told_to_the_owner(
     assert "Not a directory\nerror[DP303]: the snapshot could not be made; the owner's log says more\n" in told
     assert main(["run", "--policy", arguments[0], "--database", arguments[1], "-c", "SELECT 1"]) == 2
     assert "owner's log: " not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stream", [0, 1, 2])
+def test_a_closed_stream_is_no_fault(clinic: Clinic, tmp_path: Path, stream: int) -> None:
+    """Of a daemon, say. Without an output nothing is charged; an input without lines is empty."""
+
+    def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "dpsql", *arguments]
+        return subprocess.run(
+            ["sh", "-c", f'exec "$@" {stream}{"<" if stream == 0 else ">"}&-', "sh", *command],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    given = "run", "--policy", str(clinic.policy), "--database", str(clinic.database)
+    done = asked(*given, "-c", "SELECT COUNT(*) FROM patients")
+    assert done.returncode == (1 if stream == 1 else 0)
+    assert done.stderr == ("dpsql: can't write the output: it is closed\n" if stream == 1 else "")
+    assert default_path().exists() == (stream != 1)
+    if stream == 0:
+        for empty in (asked(*given, "-"), asked(str(clinic.policy), str(clinic.database))):
+            assert (empty.returncode, empty.stdout, empty.stderr) == (0, "", "")
+    if stream == 2:
+        refused = asked(*given, "-c", "SELECT age FROM patients")
+        assert (refused.returncode, refused.stdout) == (3, "")
 
 
 def test_a_user_without_a_home_is_told_where_files_can_go(
