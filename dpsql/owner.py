@@ -14,7 +14,7 @@ from dpsql.ledger.chain import adopt
 from dpsql.ledger.file import LedgerFile
 from dpsql.ledger.keys import Keys
 from dpsql.ledger.record import Verified
-from dpsql.places import expanded
+from dpsql.places import real
 from dpsql.policy.draft import Drafted, draft
 from dpsql.policy.load import load_policy
 from dpsql.policy.model import Policy
@@ -40,9 +40,9 @@ def prepare(
 
 def _check_same(found: Snapshot, database: Path | None) -> None:
     """Refuse another database than the snapshot was made from."""
-    if database is None or str(expanded(database).resolve()) == found.source:
+    if database is None or str(real(database)) == found.source:
         return
-    if not expanded(database).exists():
+    if not real(database).exists():
         raise refusal("DP302", f"{database}: there is no such file")
     reason = "the snapshot of this account was made from another database"
     raise refusal("DP304", reason, repair="name that database, or make it anew with `dpsql prepare --refresh`")
@@ -200,7 +200,7 @@ def check_data(policy: Policy, database: str | Path | None) -> None:
 
 def draft_policy(data: str | Path, folder: str | Path) -> str:
     """A draft for what is in a database or folder. folder: where the policy will stand; sources are relative to it."""
-    base = expanded(folder).resolve()
+    base = real(folder)
     tables = [
         Drafted(t.name, "" if t.source is None else _relative(t.source, base), t.columns)
         for t in survey.survey(Path(data))

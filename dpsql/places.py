@@ -22,3 +22,9 @@ def base(variable: str, below: str) -> Path | None:
 def expanded(path: str | Path) -> Path:
     """The path with `~` and `~name` replaced, where that home is known."""
     return Path(os.path.expanduser(path))
+
+
+def real(path: str | Path) -> Path:
+    """The file or folder itself, links followed, too. Links that lead in a circle stay, and whoever opens the path is
+    told (`Path.resolve` raises RuntimeError in some versions of Python)."""
+    return Path(os.path.realpath(expanded(path)))

@@ -20,7 +20,7 @@ from typing import Any
 
 from dpsql.errors import Error, nearest, refusal
 from dpsql.front.formats import FORMATS
-from dpsql.places import base
+from dpsql.places import base, real
 
 _SECTION = "repl"
 _HEADER = re.compile(r"\s*\[")
@@ -160,7 +160,7 @@ def _replace_line(file: Path, name: str, value: str) -> None:
     section = before.get(_SECTION, {})
     if tomllib.loads(changed) != {**before, _SECTION: {**section, name: value}}:
         raise ValueError(f"{name} stands there in more than one line")
-    _write(file.resolve(), changed)  # through a link, as people link their files from elsewhere
+    _write(real(file), changed)  # through a link, as people link their files from elsewhere
 
 
 def _with_line(lines: list[str], name: str, line: str) -> str:

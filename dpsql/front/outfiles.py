@@ -8,6 +8,7 @@ the one that is compared with those to spare, and replaced, even if somebody cha
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from dpsql.front.diagnostics import Usage, visible
 from dpsql.front.output import say_cost, say_statement
+from dpsql.places import real
 
 if TYPE_CHECKING:
     from dpsql.answer import Answer
@@ -60,7 +62,7 @@ def replacing(path: str) -> Iterator[Target]:
             yield Target(stream)
         return
     with _unwritable(path):
-        file = given.resolve()  # a link goes on leading to the file
+        file = _target(path)
         draft = _draft(file)
         stream = draft.open("x", encoding="utf-8", newline="")
     try:
@@ -103,14 +105,14 @@ def check_spared(path: Path, kept: Sequence[Path], found: os.stat_result | None 
     in a folder that is: what is new in one of sources is data for the next snapshot. found: what is known of the file
     already."""
     with _unwritable(str(path)):
-        around = path.resolve().parents
+        around = _target(str(path)).parents
     for file in kept:
         with suppress(OSError):  # one of the two is not there
             if os.path.samestat(found or path.stat(), file.stat()):
                 raise Usage(f"can't write {visible(str(path))}: it is a file that dpsql works with")
     for folder in kept:
         with suppress(OSError):
-            if folder.is_dir() and folder.resolve() in around:
+            if folder.is_dir() and real(folder) in around:
                 raise Usage(f"can't write {visible(str(path))}: dpsql works with the files of {visible(str(folder))}")
 
 
@@ -119,12 +121,15 @@ def _unwritable(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror
-    except RuntimeError:  # of `resolve`
-        reason = "its links lead in a circle"
-    else:
-        return
-    raise Usage(f"can't write {visible(path)}: {reason}")
+        raise Usage(f"can't write {visible(path)}: {error.strerror}") from None
+
+
+def _target(path: str) -> Path:
+    """The file itself: a link goes on leading to it. Raises OSError where links lead in a circle."""
+    file = Path(os.path.realpath(path))
+    if file.is_symlink():
+        raise OSError(errno.ELOOP, "its links lead in a circle")
+    return file
 
 
 def _draft(target: Path) -> Path:
@@ -160,7 +165,7 @@ class ParquetFiles:
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise Usage(f"can't write {visible(pattern)}: {visible(str(folder))} is no folder to write in")
         with _unwritable(pattern):
-            self._files = [Path(pattern.replace("{}", str(number))).resolve() for number in range(1, count + 1)]
+            self._files = [_target(pattern.replace("{}", str(number))) for number in range(1, count + 1)]
         for file in self._files:
             check_spared(file, kept)
 

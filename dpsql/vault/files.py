@@ -14,7 +14,7 @@ from pathlib import Path as FilePath
 
 import duckdb
 
-from dpsql.places import expanded
+from dpsql.places import expanded, real
 from dpsql.policy.model import Policy
 from dpsql.vault.mapping import quoted
 
@@ -49,7 +49,7 @@ class Files:
     @property
     def resolved(self) -> tuple[FilePath, ...]:
         """What is read, where it really is."""
-        return tuple(file.resolve() for file in self.files)
+        return tuple(map(real, self.files))
 
     def columns(self, connection: duckdb.DuckDBPyConnection, name: str, needed: frozenset[str]) -> Read | list[str]:
         """How to read it all, or what is wrong with it. A column has one type in all files. Those of CSV files are only
@@ -123,7 +123,7 @@ def find_files(policy: Policy, problems: list[str]) -> dict[str, Files]:
     found: dict[str, Files] = {}
     for table in policy.tables.values():
         if table.reads_files:
-            path = FilePath(os.path.abspath(policy.file.parent / expanded(table.source))).resolve()
+            path = real(policy.file.parent / expanded(table.source))
             files = _found(path, table.name, problems)
             if files is not None:
                 found[table.name] = files

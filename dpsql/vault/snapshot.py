@@ -29,7 +29,7 @@ from pathlib import Path as FilePath
 import duckdb
 
 from dpsql.errors import Error, refusal
-from dpsql.places import base, expanded
+from dpsql.places import base, real
 from dpsql.policy.facts import PublicFacts
 from dpsql.policy.model import Policy
 from dpsql.vault.files import Files, find_files
@@ -131,7 +131,7 @@ def prepare(
             ready = None if refresh else find(policy)
             made = ready is None
             if ready is None:
-                where = None if database is None else expanded(database).resolve()
+                where = None if database is None else real(database)
                 ready = _make(policy, where, home, progress or _quiet)
             _remove_others(home, ready.folder)
             return ready, _report(policy, ready.folder, before[1] if made and before else None)

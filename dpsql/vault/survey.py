@@ -10,7 +10,7 @@ from pathlib import Path as FilePath
 
 import duckdb
 
-from dpsql.places import expanded
+from dpsql.places import real
 from dpsql.policy.model import Policy
 from dpsql.vault.files import Files, data_files, find_files, kind_of
 from dpsql.vault.source import CATALOG, attach, find_tables, mismatch
@@ -27,7 +27,7 @@ class Surveyed:
 
 def survey(data: FilePath) -> list[Surveyed]:
     """The tables of a DuckDB database, or of a folder of files. Raises PolicyError (DP302) where it is neither."""
-    place = expanded(data).resolve()
+    place = real(data)
     connection = _connection()
     try:
         if place.is_dir():
@@ -56,7 +56,7 @@ def check(policy: Policy, database: FilePath | None) -> None:
     connection = _connection()
     try:
         if database is not None:
-            attach(connection, expanded(database).resolve())
+            attach(connection, real(database))
         find_tables(connection, policy, files)
     finally:
         connection.close()
