@@ -117,6 +117,24 @@ def floored(answer: Answer, positions: Sequence[int]) -> Answer:
     return replace(answer, table=table)
 
 
+def together(answers: Sequence[Answer]) -> Answer:
+    """The answers to one statement, with other parameters each, one below the other, and the charges of all. One
+    statement has one schema, so the tables fit."""
+    last = answers[-1]
+    half_widths: list[Sequence[float | None] | None] = []
+    for index in range(len(last.half_widths)):
+        parts = [(a.half_widths[index], a.table.num_rows) for a in answers]
+        noised = any(widths is not None for widths, _ in parts)
+        half_widths.append([w for widths, n in parts for w in (widths or [None] * n)] if noised else None)
+    receipt = last.receipt
+    if receipt is not None:
+        receipts = [a.receipt for a in answers if a.receipt is not None]
+        amounts = zip(*((r.epsilon, r.delta, r.mu_squared) for r in receipts), strict=True)
+        epsilon, delta, mu_squared = (sum(each, start=Fraction(0)) for each in amounts)
+        receipt = replace(receipt, epsilon=epsilon, delta=delta, mu_squared=mu_squared)
+    return replace(last, table=pa.concat_tables([a.table for a in answers]), half_widths=half_widths, receipt=receipt)
+
+
 def streamed(table: pa.Table) -> bytes:
     """A table as an Arrow stream."""
     sink = pa.BufferOutputStream()

@@ -11,7 +11,8 @@ A charge is never taken back: there are no transactions, so `commit` and `rollba
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -195,7 +196,9 @@ class Cursor:
         for parameters in several:
             answers.append(_asked(session, operation, _checked(parameters)))
         if answers:
-            self._keep(guarded(partial(_together, answers)))
+            from dpsql.answer import together
+
+            self._keep(guarded(partial(together, answers)))
         return self
 
     @property
@@ -253,13 +256,13 @@ class Cursor:
         """The whole result as a pandas DataFrame."""
         table = self.to_arrow()
         _need("pandas", "to_pandas()")
-        return guarded(table.to_pandas)
+        return _converted(table.to_pandas, "pandas")
 
     def to_polars(self) -> Any:
         """The whole result as a Polars DataFrame."""
         table = self.to_arrow()
         polars = _need("polars", "to_polars()")
-        return guarded(partial(polars.from_arrow, table))
+        return _converted(partial(polars.from_arrow, table), "Polars")
 
     def setinputsizes(self, sizes: Sequence[object]) -> None:
         """PEP 249 asks for it; nothing to prepare."""
@@ -361,27 +364,13 @@ def _described(column: pa.Field) -> Description:
     return (column.name, code, None, None, precision, scale, None)
 
 
-def _together(answers: Sequence[Answer]) -> Answer:
-    """The answers one below the other. One statement has one schema, so the tables fit."""
-    from dataclasses import replace
-
-    import pyarrow as pa
-
-    last = answers[-1]
-    half_widths: list[list[float | None] | None] = []
-    for index in range(len(last.half_widths)):
-        parts = [(a.half_widths[index], a.table.num_rows) for a in answers]
-        noised = any(widths is not None for widths, _ in parts)
-        half_widths.append([w for widths, n in parts for w in (widths or [None] * n)] if noised else None)
-    receipt = last.receipt
-    if receipt is not None:
-        receipts = [a.receipt for a in answers if a.receipt is not None]
-        receipt = replace(
-            receipt,
-            epsilon=sum((r.epsilon for r in receipts), start=0 * receipt.epsilon),
-            delta=sum((r.delta for r in receipts), start=0 * receipt.delta),
-        )
-    return replace(last, table=pa.concat_tables([a.table for a in answers]), half_widths=half_widths, receipt=receipt)
+def _converted(convert: Callable[[], Any], package: str) -> Any:
+    """The result as that package has it. Raises DP002 where it has no such value (an infinite date, an interval), or
+    takes no two columns of one name; its own words may quote values."""
+    with suppress(Exception):
+        return convert()
+    repair = "to_arrow() and fetchall() give all of it; CAST(... AS VARCHAR) makes a text, and AS another name"
+    raise refusal("DP002", f"{package} cannot hold all of this result", repair=repair)
 
 
 def _need(package: str, method: str) -> Any:

@@ -45,6 +45,12 @@ def test_a_statement_is_charged_its_mu_squared(connection: dpsql.Connection) -> 
     assert (again.epsilon, again.mu_squared, again.remaining_mu_squared) == (0, 0, MU_SQUARED - price)
 
 
+def test_a_receipt_of_many_has_the_charges_of_all(connection: dpsql.Connection) -> None:
+    many = connection.cursor().executemany(f"{COUNT} WHERE age > ?", [(20,), (30,), (20,)]).receipt
+    assert many is not None
+    assert many.mu_squared == 2 * mu_squared_of_pure(Fraction(1, 10)) == MU_SQUARED - many.remaining_mu_squared
+
+
 def test_slots_of_one_statement_add_up_in_mu_squared(connection: dpsql.Connection) -> None:
     """Two slots at half of epsilon each cost about half of what one costs at all of it."""
     receipt = connection.execute("SELECT COUNT(*), COUNT(*) FILTER (WHERE age > 40) FROM patients").receipt

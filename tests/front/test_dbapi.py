@@ -10,6 +10,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -367,6 +368,24 @@ def test_a_missing_package_is_named(
         dpsql.InterfaceError, match=rf"{method}\(\) needs the package {package}(.|\n)*pip install {package}"
     ):
         getattr(cursor, method)()
+
+
+@pytest.mark.parametrize(("package", "method"), [("pandas", "to_pandas"), ("polars", "to_polars")])
+def test_what_a_package_cannot_hold_is_no_fault(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, package: str, method: str
+) -> None:
+    """Their own words quote values."""
+    cursor = connection.execute(DEPARTMENTS)
+
+    class Table:
+        def to_pandas(self) -> None:
+            raise OverflowError("GROCERY")
+
+    monkeypatch.setitem(sys.modules, package, SimpleNamespace(from_arrow=lambda table: table.to_pandas()))
+    monkeypatch.setattr(cursor, "to_arrow", Table)
+    with pytest.raises(dpsql.InterfaceError, match=r"^DP002: (pandas|Polars) cannot hold all of this") as caught:
+        getattr(cursor, method)()
+    assert caught.value.__cause__ is caught.value.__context__ is None
 
 
 def test_html_for_notebooks(connection: Connection) -> None:
