@@ -26,6 +26,12 @@ from dpsql.vault.interrupts import is_interrupt
 
 _Result = TypeVar("_Result")
 
+_FAILURES = duckdb.Error, pa.ArrowException, RuntimeError, ValueError, OverflowError, MemoryError, OSError
+"""OSError: of what Arrow reads from the engine in parts."""
+
+_ROWS = 1_000_000
+"""Of a result that are handed over at once."""
+
 _AGAIN = 0.02
 """An interrupt that comes before the statement has started is lost: it is sent again until the statement ends."""
 
@@ -42,7 +48,7 @@ class DuckDBEngine:
         threads: int | None = None,
     ):
         """files: catalog name -> DuckDB file. spill: the folder for large intermediate results."""
-        self._timeout = limits.timeout
+        self._timeout, self._memory = limits.timeout, limits.memory
         self._turn = threading.Lock()
         self._state = threading.Condition()  # guards the four below
         self._number = 0
@@ -78,7 +84,10 @@ class DuckDBEngine:
             self._connection.close()
 
     def _run(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-        return self._turn_of(lambda: self._bound(sql, tables, lambda bound: bound.to_arrow_table()))
+        return self._turn_of(lambda: self._bound(sql, tables, self._read))
+
+    def _read(self, bound: duckdb.DuckDBPyRelation) -> pa.Table:
+        return bound.to_arrow_table()
 
     def _turn_of(self, work: Callable[[], _Result]) -> _Result:
         """Work that can be cancelled, one at a time."""
@@ -89,7 +98,7 @@ class DuckDBEngine:
                 self._state.notify_all()
             try:
                 return work()
-            except (duckdb.Error, pa.ArrowException, RuntimeError, ValueError, OverflowError, MemoryError) as error:
+            except _FAILURES as error:
                 interrupted = self._cancelled or is_interrupt(error)
                 raise EngineFailure(f"{type(error).__name__}: {error}", interrupted=interrupted) from None
             finally:
@@ -133,6 +142,18 @@ class DuckDBEngine:
 
 class DuckDBOuterEngine(DuckDBEngine):
     """Post-processing: public tables and released ones, nothing else. Its failures speak of public values only."""
+
+    def _read(self, bound: duckdb.DuckDBPyRelation) -> pa.Table:
+        """What leaves the engine counts as in its memory, which DuckDB's own limit does not see: a join of a few small
+        tables can have more rows than any machine holds."""
+        parts, left = list[pa.RecordBatch](), self._memory
+        with bound.to_arrow_reader(_ROWS) as reader:
+            for part in reader:
+                left -= part.nbytes
+                if left < 0:
+                    raise MemoryError("the result is larger than the memory that the policy allows")
+                parts.append(part)
+            return pa.Table.from_batches(parts, reader.schema)
 
     def bind(self, sql: str, tables: Mapping[str, pa.Table] | None = None) -> list[str]:
         """The types of the columns, as DuckDB writes them. Raises EngineFailure where names or types do not fit; runs

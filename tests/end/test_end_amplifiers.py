@@ -8,6 +8,7 @@ import time
 import pytest
 
 import dpsql
+from tests.conftest import Clinic
 
 SECONDS = 60.0
 """Of the process's own work, whatever others do meanwhile; one or two are usual."""
@@ -80,3 +81,20 @@ def asked(connection: dpsql.Connection, sql: str) -> tuple[str, int]:
         return "", len(str(connection.execute(sql).fetchall()))
     except dpsql.Error as error:
         return error.code, 0
+
+
+def test_a_result_that_no_memory_holds_is_stopped(clinic: Clinic) -> None:
+    """It has left the engine, whose own limit does not see it: 8^9 rows are half a gigabyte, 8^11 are 34."""
+    clinic.policy.write_text(clinic.policy.read_text() + '\n[engine]\nmemory_limit = "64MiB"\n')
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with dpsql.connect(clinic.policy, clinic.database) as connection:
+        for tables in (9, 11):
+            many = ", ".join(f"regions r{i}" for i in range(tables))
+            for sql in (f"SELECT 1 FROM {many}", f"SELECT n FROM (SELECT COUNT(*) AS n FROM patients) AS t, {many}"):
+                with pytest.raises(dpsql.OperationalError, match=r"^DP502: .* larger than the memory that the policy"):
+                    connection.execute(sql)
+        assert connection.budget.statements == 1
+        receipt = connection.execute("SELECT COUNT(*) AS n FROM patients").receipt
+    assert receipt is not None
+    assert receipt.epsilon == 0
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < MEBIBYTES
