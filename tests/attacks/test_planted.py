@@ -237,18 +237,19 @@ CLINICS = "SELECT clinic, COUNT(DISTINCT uid) FROM visits GROUP BY clinic"
 SHOWN = 1500
 
 
-def lone_keys_shown(pair: Pair) -> int:
+def lone_keys_shown(pair: Pair, sql: str = CLINICS) -> int:
     """In how many of so many releases one of the keys is shown that the person alone holds, at delta 0.018 each."""
     pair.settings({"epsilon": "20"})
-    plan, (draw, _) = draws(pair, CLINICS)
+    plan, (draw, _) = draws(pair, sql)
     (key,) = plan.release.key_names
     names = [draw().column(key).to_pylist() for _ in range(SHOWN)]
     return sum(any(str(name).startswith("Quetzalcoatl") for name in one) for one in names)
 
 
-def test_k01_k02_k03_r17_a_key_of_one_person_is_shown_as_rarely_as_delta_says(keyed: Pair) -> None:
+@pytest.mark.parametrize("sql", [CLINICS, "SELECT DISTINCT clinic FROM visits"])
+def test_k01_k02_k03_r17_a_key_of_one_person_is_shown_as_rarely_as_delta_says(keyed: Pair, sql: str) -> None:
     """Thirteen visits in a clinic that nobody else has. 27 of 1,500 in the mean, at most; 63 happen once in 10^8."""
-    assert lone_keys_shown(keyed) <= 62
+    assert lone_keys_shown(keyed, sql) <= 62
 
 
 @pytest.mark.parametrize("fault", [faults.exact_keys, faults.threshold_on_rows])
