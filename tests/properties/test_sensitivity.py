@@ -80,7 +80,7 @@ def test_all_noise_is_seen_where_an_answer_is_stored(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.audit
-@settings(max_examples=40, phases=[Phase.generate], database=None)
+@settings(max_examples=20, phases=[Phase.generate], database=None)
 @given(st.integers(0, 2**60))
 def test_no_unit_moves_an_answer_over_relations_too_far_at_length(
     tmp_path_factory: pytest.TempPathFactory, seed: int
@@ -90,7 +90,7 @@ def test_no_unit_moves_an_answer_over_relations_too_far_at_length(
 
 
 @pytest.mark.audit
-@settings(max_examples=40, phases=[Phase.generate], database=None)
+@settings(max_examples=20, phases=[Phase.generate], database=None)
 @given(st.integers(0, 2**60))
 def test_no_unit_moves_an_answer_too_far_at_length(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
