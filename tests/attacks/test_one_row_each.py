@@ -8,6 +8,7 @@ some of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -154,3 +155,40 @@ def test_branches_of_a_union_have_places_of_one_type(pair: Pair, column: str) ->
     groups = f"SELECT a.{column} AS c FROM visits a JOIN visits b ON a.uid = b.uid GROUP BY a.{column}, a.uid"
     pair.check(f"SELECT COUNT(*) FROM (SELECT c FROM ({groups}) t UNION ALL SELECT {column} FROM visits) u")
     pair.check(f"SELECT COUNT(*) FROM (SELECT {column} AS c FROM visits UNION ALL ({groups})) u")
+
+
+SHARED = """\
+CREATE TABLE calls(cid BIGINT, uid BIGINT, day BIGINT);
+INSERT INTO calls SELECT i, 1 + i % 9, 10 FROM range(30) t(i)"""
+SHARES = "INSERT INTO calls SELECT i, 99, 5 + i % 2 * 10 FROM range(10) t(i)"
+CALLS = """\
+[tables.calls]
+unit = "uid"
+key = ["cid"]
+max_rows_per_unit = 3
+[tables.calls.columns]
+cid = {}
+uid = {}
+day = { bounds = [0, 20] }
+"""
+
+
+@pytest.mark.parametrize("strategy", ["rows", "late"])
+@pytest.mark.parametrize(
+    ("call", "condition"),
+    [
+        ("ROW_NUMBER() OVER (PARTITION BY cid ORDER BY day)", "n = 1"),
+        ("RANK() OVER (PARTITION BY cid ORDER BY day DESC)", "n > 1"),
+        ("COUNT(*) OVER (PARTITION BY cid)", "n = 1"),
+        ("LAG(day) OVER (PARTITION BY cid ORDER BY day)", "n IS NULL"),
+    ],
+)
+def test_a_key_that_two_units_have_makes_no_common_partition(
+    tmp_path: Path, strategy: str, call: str, condition: str
+) -> None:
+    """The policy says that `cid` tells calls apart, and one person's calls have the numbers of others'. Whoever a row
+    belongs to is in the partition whatever a key promises: else that person would change which rows of others count."""
+    with Pair(tmp_path, SHARED, SHARES, CALLS) as pair:
+        pair.settings({"strategy": strategy})
+        (moved,) = pair.check(f"SELECT COUNT(*) FROM (SELECT {call} AS n FROM calls) t WHERE {condition}")
+    assert moved["l1"] == (0 if "> 1" in condition else 3)
