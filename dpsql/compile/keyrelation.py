@@ -129,7 +129,7 @@ class KeyRelation:
         if not isinstance(predicate, exp.EQ):
             return None
         over = self._over(predicate, self._parts.keys())
-        if over is None:
+        if not isinstance(over, exp.EQ):  # the equation itself may be a key: then it is a column by now
             return None
         left, right = _aliases(over.this), _aliases(over.expression)
         return left | right if left and right and not left & right else None
