@@ -196,6 +196,9 @@ class KeyGrammar:
                 source = self._joined_after(columns, source, kinds)
         keys = [self._key(columns, kinds, conditions) for _ in range(r.choice([1, 1, 2, 2, 3]))]
         conditions += [self._predicate(columns, kinds, 2) for _ in range(r.choice([0, 1, 1, 2]))]
+        if r.random() < 0.1:  # a condition that is a key, too
+            keys.append(f"({self._predicate(columns, kinds, 0)})")
+            conditions += keys[-1:] if r.random() < 0.7 else []
         if r.random() < 0.3:
             conditions.append(self._of_keys(keys, columns, kinds))
         items = ", ".join([*(f"{key} AS k{i}" for i, key in enumerate(keys, 1)), "COUNT(*) AS n"])
