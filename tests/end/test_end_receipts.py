@@ -102,9 +102,13 @@ def sums(paid: list[object]) -> tuple[Fraction, ...]:
 def failed_charges() -> dict[str | None, tuple[Fraction, ...]]:
     """What failed statements cost, by analyst: nobody has a receipt for these."""
     found: dict[str | None, tuple[Fraction, ...]] = {}
+    asked: dict[object, dict[str, object]] = {}
     for row in export_ledger(None):
+        if row["event"] == "asked":  # which tells what it is charged; what became of it names its number
+            asked[row["charge"]] = row
         if row["event"] == "failed":
-            amounts = [Fraction(str(row[name])) for name in ("epsilon", "delta", "mu_squared")]
+            charge = asked[row["charge"]]
+            amounts = [Fraction(str(charge[name])) for name in ("epsilon", "delta", "mu_squared")]
             analyst = None if row["analyst"] is None else str(row["analyst"])
             before = found.get(analyst, (Fraction(0),) * 3)
             found[analyst] = tuple(a + b for a, b in zip(before, amounts, strict=True))
