@@ -67,9 +67,10 @@ class KeyLists:
         known: Scope = {**scope, **self._lineage.scope}
         self._equations = Equations(self._lineage.predicates, known, list(self._public), self._lineage.optional)
         predicates = [self._equations.of(p) for p in self._lineage.predicates]
-        traced = [self._lineage.of(key.tree) for key in keys if not self._is_over_tables(key.tree)]
-        narrowed = narrow(known, *_about([self._equations.of(t) for t in traced], predicates)) if traced else {}
-        self._keys = [self._traced(key, narrowed) for key in keys]
+        trees = [self._equations.of(self._lineage.of(key.tree)) for key in keys]
+        private = [tree for key, tree in zip(keys, trees, strict=True) if not self._is_over_tables(key.tree)]
+        narrowed = narrow(known, *_about(private, predicates)) if private else {}
+        self._keys = [self._traced(key, tree, narrowed) for key, tree in zip(keys, trees, strict=True)]
         self._sought = [*self._keys, *self._columns(narrowed)]
         self._relation = KeyRelation(predicates, known)
         # What gives the values of each key, over the parts of the relation.
@@ -96,9 +97,9 @@ class KeyLists:
         used = {c.table for c in tree.find_all(exp.Column)}
         return bool(used) and used <= set(self._public)
 
-    def _traced(self, group: GroupKey, narrowed: Scope) -> _Key:
-        """The key over tables; as it is where the tables say nothing of it, or another type."""
-        own, tree = group.key.scalar.facts, self._equations.of(self._lineage.of(group.tree))
+    def _traced(self, group: GroupKey, tree: exp.Expr, narrowed: Scope) -> _Key:
+        """The key over tables, `tree`; as it is where the tables say nothing of it, or another type."""
+        own = group.key.scalar.facts
         if self._is_over_tables(group.tree):
             return _Key(group.key.name, tree, own)
         try:
