@@ -9,6 +9,7 @@ from dpsql.compile.calls import Call
 from dpsql.compile.guards import repeatable
 from dpsql.compile.ir import Scalar
 from dpsql.compile.kinds import is_null, unify
+from dpsql.compile.literals import is_literal
 from dpsql.compile.ranges import Interval, facts_of, finite, held, joined, known
 from dpsql.policy.facts import Kind
 
@@ -58,7 +59,10 @@ def extreme(call: Call) -> Scalar:
     base = joined(facts, type_, nullable=all(f.nullable for f in facts))
     certain = [f for f in facts if not f.nullable and f.domain != ()]
     if certain and type_ == facts[0].type and base.type.kind not in (Kind.VARCHAR, Kind.BOOLEAN):
-        ends = [_beyond(of(base), [of(f) for f in certain], greatest) for of in (known, held)]
+        ends = [
+            _beyond(known(base), [known(f) for f in certain], greatest),
+            _beyond(held(base), [held(t.facts) for t in typed if _is_there(t.tree)], greatest),
+        ]
         domain = finite(base) if base.domain is not None else None
         if domain is not None:
             domain = tuple(v for v in domain if _inside(v, ends[0]))
@@ -66,6 +70,14 @@ def extreme(call: Call) -> Scalar:
     node = exp.Greatest if greatest else exp.Least
     tree = node(this=typed[0].tree, expressions=[t.tree for t in typed[1:]], ignore_nulls=True)
     return arithmetic.in_its_type(Scalar(tree, base, call.span), typed)
+
+
+def _is_there(tree: exp.Expr) -> bool:
+    """Whether an expression is NULL for no row at all. That WHERE leaves no row where a column is NULL says nothing of
+    the rows before it, and of them LEAST and GREATEST pass over that column."""
+    if isinstance(tree, exp.Coalesce | exp.Greatest | exp.Least):
+        return any(map(_is_there, (tree.this, *tree.expressions)))
+    return is_literal(tree) or (type(tree) is exp.Cast and _is_there(tree.this))
 
 
 def _beyond(base: Interval, certain: list[Interval], greatest: bool) -> Interval:
