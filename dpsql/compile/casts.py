@@ -21,6 +21,7 @@ from dpsql.compile.kinds import (
     DATE,
     DOUBLE,
     INTEGER,
+    MAX_DIGITS,
     TIMESTAMP,
     VARCHAR,
     constant,
@@ -77,14 +78,14 @@ def type_of(value: Value, text: str) -> SqlType:
 def cast_to(node: exp.Expr, a: Scalar, span: Span | None) -> Scalar:
     """CAST(a AS type), TRY_CAST(a AS type)."""
     to = node.args["to"]
-    if node.args.get("format") or node.args.get("action") or node.args.get("default") or to.args.get("nested"):
+    sized = to.expressions and to.this not in (_D.DECIMAL, _D.TEXT, _D.VARCHAR)
+    if sized or node.args.get("format") or node.args.get("action") or node.args.get("default") or to.args.get("nested"):
         raise _refused(to, span)
     if to.this in _INTEGERS:
         bits, signed = _INTEGERS[to.this]
         return _to_integer(a, to, bits, signed, span)
     if to.this is _D.DECIMAL:
-        width, scale = (int(p.this.this) for p in to.expressions)
-        return _to_decimal(a, decimal(width, scale), span)
+        return _to_decimal(a, _decimal_named(to, span), span)
     target = _OTHERS.get(to.this)
     if target is None:
         raise _refused(to, span)
@@ -146,6 +147,16 @@ def _to_integer(a: Scalar, to: exp.DataType, bits: int, signed: bool, span: Span
 def _narrow_cast(tree: exp.Expr, to: exp.DataType, target: SqlType | Wide) -> exp.Expr:
     inner = exp.TryCast(this=tree, to=exp.DataType(this=to.this, nested=False), safe=True)
     return inner if to.this in (_D.BIGINT, _D.INT128) else cast(inner, target)
+
+
+def _decimal_named(to: exp.DataType, span: Span | None) -> SqlType:
+    """DECIMAL(w, s), or DECIMAL(w) without places, of a width that DuckDB has."""
+    sizes = [str(p.this.name) for p in to.expressions]
+    if 1 <= len(sizes) <= 2 and all(size.isdecimal() and len(size) <= 2 for size in sizes):
+        width, scale = (*map(int, sizes), 0)[:2]
+        if 0 < width <= MAX_DIGITS and scale <= width:
+            return decimal(width, scale)
+    raise _refused(to, span)
 
 
 def _to_decimal(a: Scalar, target: SqlType, span: Span | None) -> Scalar:

@@ -36,6 +36,9 @@ _SUMMED = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Logic
 CALLS = (*_POSITION, *_SHARE, *_PICKED, exp.Ntile, exp.Count, exp.Sum, exp.Min, exp.Max, exp.LogicalAnd, exp.LogicalOr)
 """The nodes of a WindowCall's function that are computed over the window."""
 
+_DIGITS = 10
+"""Of the longest number that is read."""
+
 
 def computed(rows: RowLowerer, block: PrivateBlock, made: Lowered) -> list[exp.Expr]:
     """The items of a block of rows, with its windows made columns of `made`, and its QUALIFY applied."""
@@ -124,7 +127,7 @@ def _check_frame(frame: exp.WindowSpec, ties: bool) -> None:
     kind = str(frame.args.get("kind") or "ROWS").upper()
     for key in ("start", "end"):
         end = frame.args.get(key)
-        number = isinstance(end, exp.Literal) and not end.is_string and end.name.isdigit()
+        number = _number(end) is not None
         word = isinstance(end, str) and end.upper() in ("UNBOUNDED", "CURRENT ROW")
         if not (end is None or word or (number and kind in ("ROWS", "GROUPS"))) or (
             ties and kind != "ROWS" and not word
@@ -165,6 +168,15 @@ def _value(function: exp.Expr, made: Lowered) -> Scalar:
 
 
 def _whole(node: exp.Expr) -> int:
-    if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and 0 < int(node.name) < 1 << 31:
-        return int(node.name)
+    number = _number(node)
+    if number:
+        return number
     raise refusal("DP222", "a whole number from 1 on stands here", span=span_of(node), repair="write 1")
+
+
+def _number(node: object) -> int | None:
+    """A literal that is a whole number of 31 bits. Of one that 64 bits do not hold DuckDB would say so only where there
+    is a row to compute a frame for: an exact bit."""
+    if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() and len(node.name) <= _DIGITS:
+        return number if (number := int(node.name)) < 1 << 31 else None
+    return None

@@ -406,6 +406,7 @@ def test_other_facts_survive_replacement() -> None:
         ("age(d, d)", "DP230", "INTERVAL"),
         ("s GLOB 'a*'", "DP230", "glob"),
         ("random()", "DP230", "random"),
+        *((f"CAST(k AS {t})", "DP231", "cast") for t in ("DECIMAL(39)", "DECIMAL(2, 3)", "DECIMAL(0)", "FLOAT(5)")),
         ("repeat(s, 100)", "DP231", "64"),
         ("repeat(s, k)", "DP231", "literal"),
         ("repeat(repeat(s, 9), 9)", "DP233", "64"),

@@ -120,7 +120,7 @@ POOLS: dict[str, list[str]] = {
     ],
     "kind": "BOOLEAN INTEGER BIGINT SMALLINT TINYINT UTINYINT USMALLINT UINTEGER UBIGINT HUGEINT".split()
     + "DOUBLE FLOAT REAL VARCHAR DATE TIMESTAMP".split()
-    + ["DECIMAL(5,2)", "DECIMAL(18,3)", "DECIMAL(38,10)"],
+    + ["DECIMAL(9)", "DECIMAL(5,2)", "DECIMAL(18,3)", "DECIMAL(38,10)"],
 }
 
 Template = tuple[str, str | None]

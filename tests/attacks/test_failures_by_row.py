@@ -1,8 +1,11 @@
-"""What the engine computes before it filters: an error there is one exact bit about a row that WHERE leaves out.
+"""Whether a statement fails must not hang on a row: that it does would be one exact bit about that row.
 
-DuckDB merges the conditions of a query and of the subquery below it into one, and begins with the cheapest. So a value
-may be computed of rows for which the inner condition is not true: no proof that it cannot overflow may rest on that
-condition, whether it speaks of the ends of a column or of its being there.
+Before it filters: DuckDB merges the conditions of a query and of the subquery below it into one, and begins with the
+cheapest. So a value may be computed of rows for which the inner condition is not true: no proof that it cannot overflow
+may rest on that condition, whether it speaks of the ends of a column or of its being there.
+
+Only where there is a row: what DuckDB finds out when it runs, and not when it binds, fails over nobody's rows least of
+all. So nothing that the analyst writes reaches it that it could still refuse then.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ POLICY = """\
 unit = "uid"
 max_rows_per_unit = 3
 [tables.t.columns]
+uid = {}
 x = { bounds = [0, 100] }
 y = {}
 """
@@ -60,3 +64,24 @@ def test_one_that_fails_is_found(pair: Pair, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(choices, "_is_there", lambda _: True)
     with pytest.raises(AssertionError, match="the neighbours differ"):
         pair.ask(asked("LEAST(x, GREATEST(y, 0)) * 1000000000000"))
+
+
+FRAMES = ("ROWS BETWEEN {} PRECEDING AND CURRENT ROW", "GROUPS BETWEEN CURRENT ROW AND {} FOLLOWING")
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("number", [2**31, 2**63, 10**30, 10**50, "9" * 5_000])
+def test_a_frame_that_no_row_could_have_is_refused(pair: Pair, frame: str, number: object) -> None:
+    """2^63 preceding rows are an error, but over no rows at all."""
+    window = f"SUM(x) OVER (PARTITION BY uid ORDER BY x {frame.format(number)})"
+    before = pair.sides[0].budget()
+    asked = f"SELECT COUNT(*) FROM (SELECT {window} AS s FROM t WHERE uid = 9999) q WHERE s > 5"
+    assert pair.ask(asked).outcome == "DP222"
+    assert pair.sides[0].budget() == before
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("number", [0, 2**31 - 1])
+def test_a_frame_that_a_row_may_have_is_answered(pair: Pair, frame: str, number: int) -> None:
+    window = f"SUM(x) OVER (PARTITION BY uid ORDER BY x {frame.format(number)})"
+    assert pair.ask(f"SELECT COUNT(*) FROM (SELECT {window} AS s FROM t) q WHERE s > 5").outcome == "answered"
