@@ -44,7 +44,7 @@ from dpsql.compile.types import claimed
 from dpsql.errors import Error, Span, located, refusal
 from dpsql.explain import Known, explain
 from dpsql.keyfacts import KeyFacts
-from dpsql.ledger import AlreadyRefined, Balance, Charge, Kept, Ledger
+from dpsql.ledger import AlreadyRefined, Balance, Charge, Kept, Ledger, unfinished
 from dpsql.outer import Outer
 from dpsql.owner import Opened, opened
 from dpsql.policy.model import Policy
@@ -80,8 +80,7 @@ class Compiled:
     @property
     def inner(self) -> dict[str, SealedSql]:
         """The statement of each release, by its name."""
-        pairs = zip(self.plan.releases, self.rewritten.inner, strict=True)
-        return {planned.release.name: sealed for planned, sealed in pairs}
+        return {r.release.name: s for r, s in zip(self.plan.releases, self.rewritten.inner, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +120,7 @@ class Session:
                 case other:
                     if parameters:
                         raise refusal("DP003", "this statement takes no parameters", repair="write the value itself")
-                    facts = self.snapshot.facts
-                    return shows.of_command(other, self.policy, self.settings, facts, self.budget)
+                    return shows.of_command(other, self.policy, self.settings, self.snapshot.facts, self.budget)
         except Error as error:
             raise located(error, sql, name) from None
 
@@ -206,16 +204,16 @@ class Session:
         )
         identity = self._ledger.charge(charge)
         try:
-            balance = self._drawn(identity, compiled, found, reads, shared)
+            return _Paid(found, cost, self._drawn(identity, compiled, found, reads, shared))
         except Error as error:
             if not error.code.startswith("DP4"):  # which means that nothing was charged
                 raise
             raise refusal("DP501", f"{error.reason}; the charge stays", repair=error.repair) from None
-        return _Paid(found, cost, balance)
 
     def _drawn(self, charge: int, asked: Compiled, found: Bill, reads: Reads, shared: Mapping[str, bytes]) -> Balance:
         """Draw what is due and was charged for, add it to what was found, and store it; what is left then."""
         failed, cancelled, new = "", False, {}
+        ended: Error | None = None
         try:
             if self._cancelled:  # while the charge was written; once the engine runs, it hears of it itself
                 raise EngineFailure("cancelled before it started", interrupted=True)
@@ -239,14 +237,16 @@ class Session:
             cancelled = self._by_request(failure)  # whoever cancels learns nothing
             failed = "was interrupted" if cancelled else "could not be finished"
             _owner_log.error("charge %d: the engine could not finish", charge)  # its own words quote rows
-        except Error:  # of a public query between two releases: what was released stays
-            self._ledger.finish(charge, new)
-            raise
+        except Error as error:  # of a public query between two releases: what was released stays
+            ended = error
         if failed:  # out here, where not even __context__ leads to the engine's words
             if not cancelled:  # time, memory or anything else ran out: that it did may tell a bit, what it was must not
                 self._ledger.fail(charge)
-            raise refusal("DP501", f"the statement {failed}; its charge stays")
-        return self._ledger.finish(charge, new)
+            raise unfinished(failed)
+        balance = self._ledger.finish(charge, new)
+        if ended is not None:
+            raise ended
+        return balance
 
     def _by_request(self, failure: EngineFailure) -> bool:
         """Whether it is the analyst who ended the statement."""

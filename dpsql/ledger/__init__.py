@@ -1,9 +1,9 @@
 """What has been spent. `accounts` says yes or no to a charge, in the amounts of `balance`, on the owner's `terms` and
-in the window that `clock` tells; `chain` seals the `record` of it; `file` keeps it on the disk, in the tables of
-`schema`."""
+in the window that `clock` tells, and gives out stored `answers`; `chain` seals the `record` of it all; `file` keeps it
+on the disk, in the tables of `schema`."""
 
 from dpsql.ledger.accounts import Ledger
-from dpsql.ledger.balance import AlreadyRefined, Balance, Charge, Kept, Paid, renewal
+from dpsql.ledger.balance import AlreadyRefined, Balance, Charge, Kept, Paid, renewal, unfinished
 from dpsql.ledger.clock import shown
 from dpsql.ledger.file import chains, default_path
 from dpsql.ledger.look import look, spent
@@ -26,4 +26,5 @@ __all__ = [
     "shown",
     "spent",
     "terms",
+    "unfinished",
 ]

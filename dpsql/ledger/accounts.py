@@ -41,8 +41,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dpsql.errors import Error, refusal
-from dpsql.ledger import clock, record
-from dpsql.ledger.balance import AlreadyRefined, Balance, Charge, Kept, Paid, State, exhausted, exhausted_together
+from dpsql.ledger import answers, clock, record
+from dpsql.ledger.balance import Balance, Charge, Kept, Paid, State, exhausted, exhausted_together, unfinished
 from dpsql.ledger.chain import Chain, Log
 from dpsql.ledger.file import LedgerFile, written
 from dpsql.ledger.schema import CHARGE, digest_of
@@ -63,11 +63,9 @@ _STATE = (
     "SELECT composition, closed IS NOT NULL, {spent}, epsilon, delta, mu_squared, joint_epsilon, joint_delta,"
     " joint_mu_squared FROM account"
 )
-_OF_PURSE = "purse.window, statements, failures, spent_epsilon, spent_delta, spent_mu_squared"
+_OF_PURSE = "purse.window, statements, spent_epsilon, spent_delta, spent_mu_squared"
 _SPENT = _STATE.format(spent=_OF_PURSE) + " JOIN purse ON purse.account = account.id WHERE purse.id = ?"
-_UNSPENT = _STATE.format(spent="0, 0, 0, '0/1', '0/1', '0/1'") + " WHERE account.id = ?"
-MOST_ANSWERS = 100
-"""That are looked at for one question."""
+_UNSPENT = _STATE.format(spent="0, 0, '0/1', '0/1', '0/1'") + " WHERE account.id = ?"
 
 
 class Ledger:
@@ -182,6 +180,9 @@ class Ledger:
     def finish(self, charge_id: int, releases: Mapping[str, bytes]) -> Balance:
         """Mark the charge answered and keep its noisy answers by fingerprint, so that a repeat is free; what is left.
 
+        Where the account was frozen after the charge, the charge has failed (DP501), whether or not the engine did:
+        else as many failures could be seen as statements are under way at once, before any of them is counted.
+
         Where two sessions paid for one release at once, the first answer is the one that repeats give.
 
         The disk is not waited for: a power cut may take the answers stored last, never a charge, which was on the disk
@@ -189,67 +190,36 @@ class Ledger:
         then seen two releases and paid for two. The charge stays `asked`, as after a kill, and counts all the same.
         """
         with self._chain.writing(durable=False) as log:
-            self._settle(log.connection, charge_id, "answered")
-            kept = []
-            for fingerprint, answer in releases.items():
-                cursor = log.connection.execute(
-                    "INSERT INTO release (purse, snapshot, fingerprint, charge, answer)"
-                    " SELECT purse, snapshot, ?, id, ? FROM charge WHERE id = ?"
-                    " ON CONFLICT (purse, snapshot, fingerprint) DO NOTHING",
-                    (plain(fingerprint), answer, charge_id),
-                )
-                kept += [(plain(fingerprint), answer)] if cursor.rowcount else []
-            log.append("answered", purse=self._purse, charge=charge_id, detail=digest_of(kept))
+            if frozen := self._failures(log.connection, self._purse)[1]:
+                self._fail(log, charge_id)
+            else:
+                self._settle(log.connection, charge_id, "answered")
+                kept = answers.keep(log.connection, charge_id, releases)
+                log.append("answered", purse=self._purse, charge=charge_id, detail=digest_of(kept))
             number = clock.window(self._terms.renew, log.at)
             state = self._read(log.connection, self._purse, number)
+        if frozen:
+            raise unfinished()
         return self.told(state, number)
 
     def fail(self, charge_id: int) -> None:
         """The engine failed after the charge: counted, never refunded."""
         with self._chain.writing() as log:
-            self._settle(log.connection, charge_id, "failed")
-            query = "UPDATE purse SET failures = failures + 1 WHERE id IN (?, ?)"
-            log.connection.execute(query, (self._purse, self._joint))
-            log.append("failed", purse=self._purse, charge=charge_id)
+            self._fail(log, charge_id)
 
     def find(self, fingerprints: Sequence[str], snapshot: str) -> dict[str, list[Kept]]:
         """The stored answers of releases that this purse has paid for, in whatever window, by fingerprint. One that
         ends in a point stands for all that begin with it: at most MOST_ANSWERS in all, the last ones of each first."""
-        purse = "(SELECT id FROM purse WHERE account = ? AND analyst = ?)"
-        columns = "fingerprint, answer, refined_by IS NOT NULL"
-        query = f"SELECT {columns} FROM release WHERE purse = {purse} AND snapshot = ? AND fingerprint"
-        exact, begun = f"{query} = ?", f"{query} > ? AND fingerprint < ? ORDER BY id DESC LIMIT ?"
-        mine = self._account, self._terms.analyst, plain(snapshot)
-        found: dict[str, list[Kept]] = {}
-        left = MOST_ANSWERS
         with self._file.transaction(write=False) as connection:
-            for fingerprint in fingerprints:
-                name = plain(fingerprint)
-                if name.endswith("."):
-                    rows = connection.execute(begun, (*mine, name, name[:-1] + "/", max(left, 0))).fetchall()
-                else:
-                    rows = connection.execute(exact, (*mine, name)).fetchall()
-                for row in rows:
-                    self._file.check_types(row, str, bytes, int)
-                if rows:
-                    found[fingerprint] = [Kept(name, answer, bool(refined)) for name, answer, refined in rows]
-                    left -= len(rows)
-        return found
+            return answers.find(self._file, connection, self._own(connection), plain(snapshot), fingerprints)
 
     def find_shared(self, fingerprint: str, snapshot: str) -> bytes | None:
         """The stored answer of a release that another analyst's purse has paid for: to be given out after a charge of
         its whole price that is joint by nothing. None wherever one purse is all there is."""
         if self._joint is None:
             return None
-        query = (
-            "SELECT answer FROM purse JOIN release ON release.purse = purse.id"
-            " WHERE account = ? AND snapshot = ? AND fingerprint = ? ORDER BY release.id LIMIT 1"
-        )
         with self._file.transaction(write=False) as connection:
-            row = connection.execute(query, (self._account, plain(snapshot), plain(fingerprint))).fetchone()
-            if row is not None:
-                self._file.check_types(row, bytes)
-        return None if row is None else bytes(row[0])
+            return answers.find_of_any(self._file, connection, self._account, plain(snapshot), plain(fingerprint))
 
     def verify(self) -> record.Verified:
         """Read the whole file: pages, keys, the record with its seals, and what it adds up to. DP403 where anything
@@ -270,12 +240,12 @@ class Ledger:
         row = connection.execute(
             _UNSPENT if purse is None else _SPENT, (self._account if purse is None else purse,)
         ).fetchone()
-        self._file.check_types(row, str, int, int, int, int, *[str] * 6, *[str if self._joint else type(None)] * 3)
+        self._file.check_types(row, str, int, int, int, *[str] * 6, *[str if self._joint else type(None)] * 3)
         if row[2] > number:
             raise self._file.refused("is damaged: it holds spending of a time to come")
-        spent = Price(*map(self._file.exact, row[5:8])) if row[2] == number else Price()
-        allowed = Price(*map(self._file.exact, row[11:14] if purse == self._joint else row[8:11]))
-        return State(row[0], allowed, spent, row[3], row[4], bool(row[1]))
+        spent = Price(*map(self._file.exact, row[4:7])) if row[2] == number else Price()
+        allowed = Price(*map(self._file.exact, row[10:13] if purse == self._joint else row[7:10]))
+        return State(row[0], allowed, spent, row[3], bool(row[1]))
 
     def _last(self, connection: sqlite3.Connection, purse: int | None) -> Price | None:
         """The price of the last statement that the purse was charged for by itself."""
@@ -290,14 +260,22 @@ class Ledger:
             raise self._file.refused(reason, "set the clock right; what is stored is answered meanwhile")
         return clock.window(self._terms.renew, log.at)
 
-    def _check_frozen(self, connection: sqlite3.Connection, failures: int) -> None:
-        """An account, not a purse, takes no more charges: names of analysts are easily made, and each failure may tell
-        a bit."""
-        row = connection.execute("SELECT max_failures FROM account WHERE id = ?", (self._account,)).fetchone()
-        self._file.check_types(row, int)
-        if failures >= row[0]:
-            reason = f'the account "{self._terms.name}" is frozen after {failures} failures of the engine'
-            raise refusal("DP405", reason, repair="the data owner can reopen it with `dpsql budget reopen`")
+    def _fail(self, log: Log, charge_id: int) -> None:
+        self._settle(log.connection, charge_id, "failed")
+        query = "UPDATE purse SET failures = failures + 1 WHERE id IN (?, ?)"
+        log.connection.execute(query, (self._purse, self._joint))
+        log.append("failed", purse=self._purse, charge=charge_id)
+
+    def _failures(self, connection: sqlite3.Connection, purse: int | None) -> tuple[int, bool]:
+        """How often the engine failed, and whether that freezes the account, not a purse: names of analysts are easily
+        made, and each failure may tell a bit."""
+        query = (
+            "SELECT COALESCE(MAX(failures), 0), max_failures FROM account"
+            " LEFT JOIN purse ON purse.id IN (?, ?) WHERE account.id = ?"
+        )
+        row = connection.execute(query, (purse, self._joint, self._account)).fetchone()
+        self._file.check_types(row, int, int)
+        return row[0], row[0] >= row[1]
 
     def _take(self, log: Log, charge: Charge, joint: Price | None) -> tuple[int, int]:
         """The charge and its purse, where nothing forbids it."""
@@ -308,7 +286,10 @@ class Ledger:
         if mine.closed or not self._owns_sources(log.connection):
             reason = f'the account "{self._terms.name}" was closed or lost a source after this connection opened it'
             raise refusal("DP404", reason, repair="connect again")
-        self._check_frozen(log.connection, max(mine.failures, others.failures))
+        failures, frozen = self._failures(log.connection, purse)
+        if frozen:
+            reason = f'the account "{self._terms.name}" is frozen after {failures} failures of the engine'
+            raise refusal("DP405", reason, repair="the data owner can reopen it with `dpsql budget reopen`")
         if not mine.allows(price):
             raise exhausted(price, mine, self._renewed(number))
         if joint and not others.allows(joint):
@@ -316,7 +297,7 @@ class Ledger:
         if purse is None:
             purse = make_purse(log, self._account, self._terms.analyst)
         identity = self._write(log, purse, charge, joint, number)
-        self._refine(log.connection, purse, charge, identity)
+        answers.refine(log.connection, purse, plain(charge.snapshot), identity, charge.refines)
         self._spend(log.connection, purse, mine.spent + price, number)
         if self._joint is not None and joint is not None:
             self._spend(log.connection, self._joint, others.spent + joint, number)
@@ -336,16 +317,6 @@ class Ledger:
         refines = json.dumps(charge.refines) if charge.refines else ""
         log.append("asked", purse=purse, charge=identity, detail=refines, content=(identity, *row))
         return identity
-
-    def _refine(self, connection: sqlite3.Connection, purse: int, charge: Charge, identity: int) -> None:
-        """Mark what is refined. The transaction is undone where something has a mark already, or is not there."""
-        query = (
-            "UPDATE release SET refined_by = ? WHERE purse = ? AND snapshot = ? AND fingerprint = ?"
-            " AND refined_by IS NULL"
-        )
-        for name in charge.refines:
-            if connection.execute(query, (identity, purse, plain(charge.snapshot), name)).rowcount != 1:
-                raise AlreadyRefined
 
     def _spend(self, connection: sqlite3.Connection, purse: int, spent: Price, number: int) -> None:
         check_size(*spent.amounts)

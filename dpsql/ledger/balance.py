@@ -108,14 +108,13 @@ class Paid:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a purse may spend in a window, `allowed`, and has spent in this one. failures: of the purse. closed: whether
-    another account has taken the place of this one."""
+    """What a purse may spend in a window, `allowed`, and has spent in this one. closed: whether another account has
+    taken the place of this one."""
 
     composition: str
     allowed: Price
     spent: Price
     statements: int
-    failures: int
     closed: bool
 
     @property
@@ -205,6 +204,11 @@ def exhausted_together(renewed: str = "") -> Error:
     repair = "a smaller epsilon may still fit; or the data owner can raise joint_epsilon in the policy's [budget]"
     reason = "all analysts of this account together have less left than this statement asks for"
     return refusal("DP401", reason, repair=f"{renewed}; or {repair}" if renewed else repair)
+
+
+def unfinished(how: str = "could not be finished") -> Error:
+    """What is said (DP501) of a statement that was charged and has no answer."""
+    return refusal("DP501", f"the statement {how}; its charge stays")
 
 
 def _shown(amount: Fraction) -> str:

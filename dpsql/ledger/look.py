@@ -34,7 +34,7 @@ def look(path: Path | None, terms: Terms, *, every: bool) -> list[Balance]:
             return [ledger.told(state, number, last, analyst) for state, last, analyst in found]
     own, joint = values[4:7], values[8:11]
     texts = joint if terms.per_analyst and not terms.analyst else own
-    state = State(terms.composition, Price(*(Fraction(str(text)) for text in texts)), Price(), 0, 0, False)
+    state = State(terms.composition, Price(*(Fraction(str(text)) for text in texts)), Price(), 0, False)
     renews = clock.begins(terms.renew, clock.window(terms.renew, clock.wall()) + 1)
     return [state.balance(analyst=terms.analyst, renew=terms.renew, renews=renews)]
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import exp
 from pathlib import Path
 from statistics import NormalDist
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import duckdb
@@ -93,6 +93,41 @@ def test_b02_s01_s02_a_failure_is_charged_and_tells_nothing(
     assert str(caught.value) == "DP501: the statement could not be finished; its charge stays"
     assert caught.value.__context__ is None
     assert spent(small) == 1
+
+
+def test_s02_many_failures_at_once_tell_no_more_than_some(small: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five statements are charged before any of them has ended; of those the account then freezes after three, and who
+    ends later is told the same whether or not the engine could finish."""
+    charged, frozen, said = Barrier(5), Event(), list[str]()
+
+    def ask(number: int) -> None:
+        with dpsql.connect(small.policy, small.database) as connection:
+            engine = connection._session._engines.private
+            run = engine.run
+
+            def running(*arguments: Any) -> Any:
+                charged.wait(PATIENCE)
+                if number < 4:
+                    raise EngineFailure("it failed")
+                frozen.wait(PATIENCE)
+                return run(*arguments)
+
+            monkeypatch.setattr(engine, "run", running)
+            try:
+                connection.execute(ages(number))
+                said.append("answered")
+            except dpsql.Error as error:
+                said.append(str(error))
+
+    threads = [Thread(target=ask, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads[:4]:
+        thread.join()
+    frozen.set()
+    threads[4].join()
+    assert said == ["DP501: the statement could not be finished; its charge stays"] * 5
+    assert spent(small) == 5
 
 
 def test_b02_an_answer_that_nobody_reads_is_charged(small: Clinic) -> None:

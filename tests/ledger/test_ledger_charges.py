@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpsql.errors import BudgetError, Error, InternalError
+from dpsql.errors import BudgetError, Error, InternalError, OperationalError
 from dpsql.ledger import Charge, Ledger
 from tests.ledger.conftest import stored
 
@@ -147,7 +147,7 @@ def test_a_charge_is_settled_once_and_by_its_own_purse(account, charge):
 
 def test_failures_are_counted_never_refunded_and_freeze_the_account(account, charge, path):
     ledger = account()
-    late = ledger.charge(charge())
+    ledger.finish(ledger.charge(charge()), {"f": b"noisy"})
     for _ in range(3):
         ledger.fail(ledger.charge(charge()))
     assert ledger.balance().spent_epsilon == Fraction(4, 10)
@@ -155,11 +155,29 @@ def test_failures_are_counted_never_refunded_and_freeze_the_account(account, cha
         with pytest.raises(BudgetError) as caught:
             session.charge(charge())
         assert caught.value.code == "DP405"
-    ledger.finish(late, {"f": b"noisy"})  # what was charged before may still be answered, and repeats stay free
-    assert stored(account(), "f", "s") == b"noisy"
+    assert stored(account(), "f", "s") == b"noisy"  # repeats stay free
     Ledger.reopen(path, "shop")
     ledger.charge(charge())
     assert ledger.balance().spent_epsilon == Fraction(5, 10)
+
+
+def test_what_is_under_way_when_the_account_freezes_has_failed(account, charge, path):
+    """Whether the engine failed or not: both are told, counted and recorded alike, and nothing is kept."""
+    ledger = account()
+    charges = [ledger.charge(charge()) for _ in range(5)]
+    for identity in charges[:3]:
+        ledger.fail(identity)
+    with pytest.raises(OperationalError, match="DP501: the statement could not be finished; its charge stays"):
+        ledger.finish(charges[3], {"f": b"noisy"})
+    ledger.fail(charges[4])
+    assert stored(account(), "f", "s") is None
+    assert {paid.state for paid in ledger.paid(9)} == {"failed"}
+    with pytest.raises(BudgetError, match="after 5 failures"):
+        ledger.charge(charge())
+    assert ledger.verify()
+    Ledger.reopen(path, "shop")
+    ledger.finish(ledger.charge(charge()), {"f": b"noisy"})
+    assert stored(account(), "f", "s") == b"noisy"
 
 
 def test_reopening_an_account_that_is_not_there(account, path):

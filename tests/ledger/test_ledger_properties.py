@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dpsql.errors import BudgetError
+from dpsql.errors import BudgetError, OperationalError
 from dpsql.ledger import Charge, Ledger, Terms, terms
 from tests.ledger.conftest import stored
 
@@ -59,10 +59,15 @@ class Spending(RuleBasedStateMachine):
         if data.draw(st.integers(0, 3)) == 0:
             self.sessions[session].fail(identity)
             self.failures += 1
-        else:
-            name, answer = data.draw(st.sampled_from("abc")), str(identity).encode()
+            return
+        name, answer = data.draw(st.sampled_from("abc")), str(identity).encode()
+        try:
             self.sessions[session].finish(identity, {name: answer})
             self.answers.setdefault(name, answer)
+            assert self.failures < 3
+        except OperationalError:
+            assert self.failures >= 3
+            self.failures += 1
 
     @rule(session=sessions, factor=st.sampled_from([Fraction(1), Fraction(1), Fraction(1, 2), Fraction(5, 4)]))
     def connect_again(self, session, factor):
