@@ -97,6 +97,15 @@ def identify(labels: Iterable[frozenset[Label]], policy: Policy) -> bool:
     )
 
 
+def unit_called(sources: Iterable[Source], policy: Policy) -> str | None:
+    """What a statement over these FROM items may call the unit by; None where none of them shows it."""
+    for source in sources:
+        units = unit_columns(source, policy)
+        if units:
+            return min(called for called, name in source.columns if name in units)
+    return None
+
+
 def unit_columns(source: Source, policy: Policy) -> frozenset[str]:
     """The columns of a FROM item that are, unchanged, the unit of its rows, and of every one of them: where an outer
     join inside it found no partner, such a column is NULL, and tells two rows of one unit apart."""

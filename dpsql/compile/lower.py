@@ -211,6 +211,7 @@ class _Lowerer:
             private_keys=private,
             measures=tuple(measures.found),
             one_row=made.one_row,
+            passing=made.passing,
             span=span_of(block.node),
             sets=sets,
             choice=choice,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from sqlglot import exp
 
 from dpsql.compile.blocks import PrivateBlock, PublicBlock, Source, item_name
 from dpsql.compile.ir import ColumnName, Facts, Project, Public, PublicQuery, Relation, Scalar, Scope
+from dpsql.compile.limits import MOST_ROWS
 from dpsql.compile.parse import span_of
 from dpsql.errors import Error, refusal
 
@@ -27,7 +29,9 @@ class Lowered:
     there is none. one_row: whether a unit has one row at most, by construction. most: how many it can have, since every
     scan is cut. multiplied: the refusal of a public table
     of which a row may meet several, unless the plan limits what a unit adds to each group. of_unit: of a release, the
-    FROM items whose row is the same in all rows of a unit (see `joins.of_unit`)."""
+    FROM items whose row is the same in all rows of a unit (see `joins.of_unit`). numbers: columns that number the
+    rows of a unit, so that no two of them are alike. passing: how many rows of a unit pass, as far as predicates tell;
+    no proof rests on it, since a predicate may compare with a column that only claims its values."""
 
     relation: Relation
     scope: dict[ColumnName, Facts]
@@ -39,11 +43,19 @@ class Lowered:
     multiplied: Error | None = None
     of_unit: frozenset[str] = frozenset()
     narrowed: Scope = field(default_factory=dict)
+    numbers: frozenset[ColumnName] = frozenset()
+    passing: int = MOST_ROWS
 
     @property
     def kept(self) -> Scope:
         """The columns of the rows that pass."""
         return {**self.scope, **self.narrowed}
+
+    def count_passing(self) -> None:
+        """Note how many rows of a unit pass by what predicates say of a number, of which each row has another."""
+        ranges = [self.kept[name] for name in self.numbers]
+        counts = [int(f.hi - f.lo) + 1 for f in ranges if isinstance(f.lo, Fraction) and isinstance(f.hi, Fraction)]
+        self.passing = min([self.passing, *counts])
 
 
 # The clauses of a SELECT that a private block may have; those of a release are carried to the outer SQL.
@@ -93,9 +105,8 @@ def project(made: Lowered, alias: str, scalars: Sequence[Scalar | None]) -> Lowe
     scan inside."""
     items = tuple((item_name(i), s) for i, s in enumerate(scalars) if s is not None)
     scope = {(alias, name): s.facts for name, s in items}
-    return Lowered(
-        Project(made.relation, alias, items), scope, driving=made.driving, one_row=made.one_row, most=made.most
-    )
+    relation = Project(made.relation, alias, items)
+    return Lowered(relation, scope, driving=made.driving, one_row=made.one_row, most=made.most, passing=made.passing)
 
 
 def nullable(columns: Scope) -> dict[ColumnName, Facts]:

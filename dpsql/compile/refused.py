@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpsql.compile.blocks import Private, PrivateBlock, PrivateUnion, Shape, leaves
-from dpsql.compile.labels import identify, labels_in, unit_columns
+from dpsql.compile.labels import identify, labels_in, unit_called
 from dpsql.compile.parse import span_of
 from dpsql.compile.trees import shown
 from dpsql.errors import Error, refusal
@@ -46,7 +46,7 @@ def _groups(block: PrivateBlock, policy: Policy) -> Error:
     names = [shown(tree) for tree in alone]
     whom = policy.unit
     reason = f"grouping by {' and '.join(names) or 'these keys'} gives rows of single {whom}s"
-    unit = next((c for s in block.sources for c in sorted(unit_columns(s, policy))), None)
+    unit = unit_called(block.sources, policy)
     count = f" (COUNT(DISTINCT {unit}) counts the {whom}s)" if unit else ""
     repair = (
         f"leave {', '.join(names)} out of SELECT, GROUP BY and ORDER BY{count},"

@@ -114,6 +114,10 @@ class RowLowerer:
             assert where is not None
             self.filter(block, made, where, "WHERE", around)
         made.narrowed = narrowed(made.scope, block.predicates)
+        if grain is not None:  # each row stems from another one of its rows
+            of = sources[grain.alias]
+            made.passing, made.numbers = of.passing, of.numbers
+            made.count_passing()
         return made
 
     def _multiplied(self, block: PrivateBlock, made: Lowered, public_sources: Sequence[Source], counted: bool) -> None:
@@ -211,6 +215,9 @@ class RowLowerer:
         lowered = project(made, alias, scalars)
         if made.grain is not None:
             lowered.unique = _through(items, made.grain, made.unique, self.policy)
+        numbers = [i for i, t in enumerate(items) if isinstance(t, exp.Column) and (t.table, t.name) in made.numbers]
+        lowered.numbers = frozenset((alias, item_name(i)) for i in numbers)
+        lowered.unique += tuple(frozenset({item_name(i)}) for i in numbers)
         return lowered
 
     def _union(self, union: PrivateUnion, alias: str) -> Lowered:

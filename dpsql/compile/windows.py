@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dpsql.compile.aggregates import aggregate
-from dpsql.compile.blocks import PrivateBlock
+from dpsql.compile.blocks import PrivateBlock, is_optional
 from dpsql.compile.grid import BIGINT, DOUBLE
 from dpsql.compile.ir import Facts, Scalar, Window, WindowCall
-from dpsql.compile.labels import identify, labels_in, unit_columns
+from dpsql.compile.labels import identify, is_unit, labels_in, unit_called
 from dpsql.compile.lowered import Lowered
 from dpsql.compile.parse import span_of
 from dpsql.compile.ranges import Interval, facts_of
 from dpsql.compile.scalars import lower_scalar, narrow
 from dpsql.compile.trees import column, rebuild, shown
 from dpsql.errors import refusal
+from dpsql.policy.model import Policy
 
 if TYPE_CHECKING:
     from dpsql.compile.rows import RowLowerer
@@ -68,6 +69,7 @@ def computed(rows: RowLowerer, block: PrivateBlock, made: Lowered) -> list[exp.E
     qualify = replaced(block.qualify) if block.qualify is not None else None
     made.relation = Window(made.relation, alias, tuple(calls))
     made.scope |= {(alias, call.name): f for call, f in zip(calls, facts, strict=True)}
+    made.numbers |= {(alias, call.name) for call in calls if _numbers(call)}
     if qualify is not None:
         rows.filter(block, made, qualify, "QUALIFY")
         before = made.kept
@@ -75,7 +77,14 @@ def computed(rows: RowLowerer, block: PrivateBlock, made: Lowered) -> list[exp.E
             **made.narrowed,
             **{n: f for n, f in narrow(before, qualify).items() if before.get(n) is not f},
         }
+        made.count_passing()
     return [_shown(rows, block, made, tree) for tree in items]
+
+
+def _numbers(call: WindowCall) -> bool:
+    """Whether a call numbers the rows of each unit: 1, 2, 3 and no number twice, since the SQL parts them by the unit
+    alone."""
+    return isinstance(call.function, exp.RowNumber) and not call.partition
 
 
 def _shown(rows: RowLowerer, block: PrivateBlock, made: Lowered, tree: exp.Expr) -> exp.Expr:
@@ -93,14 +102,16 @@ def _call(
     policy = rows.policy
     if not identify([labels_in(tree, block.sources, policy) for tree in partition], policy):
         reason = f"a window over rows of several {policy.unit}s is not answered"
-        unit = next((c for s in block.sources for c in sorted(unit_columns(s, policy))), f"the {policy.unit}")
-        repair = f"write PARTITION BY {', '.join([unit, *map(shown, partition)])}; a window over groups is free"
+        unit = unit_called(block.sources, policy)
+        repair = f"write PARTITION BY {', '.join([unit or 'u', *map(shown, partition)])}; a window over groups is free"
+        if unit is None:
+            repair = f"select the {policy.unit} in the subquery as u, and {repair}"
         raise refusal("DP222", reason, span=span, repair=repair)
     scope = made.kept
     kept = [
         lower_scalar(rows.expression(block, made, tree, "PARTITION BY"), scope)
         for tree in partition
-        if not rows.is_hidden(block, tree)
+        if not (rows.is_hidden(block, tree) or _is_unit(block, tree, policy))
     ]
     order = []
     for item in node.args["order"].expressions if node.args.get("order") is not None else ():
@@ -120,6 +131,12 @@ def _call(
         _check_frame(frame, ties and bool(order))
     facts.append(value.facts)
     return WindowCall(name, value.tree, tuple(kept), tuple(order), frame.copy() if frame is not None else None, ties)
+
+
+def _is_unit(block: PrivateBlock, tree: exp.Expr, policy: Policy) -> bool:
+    """Whether an expression is the unit of the row, in every row: parting a unit's rows by it does nothing."""
+    source = next((s for s in block.sources if isinstance(tree, exp.Column) and s.alias == tree.table), None)
+    return source is not None and is_unit(source, tree.name, policy) and not is_optional(block, source, tree.name)
 
 
 def _check_frame(frame: exp.WindowSpec, ties: bool) -> None:

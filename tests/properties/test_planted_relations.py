@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from dpsql.compile import aggregates, bounds, joins, lower, perunit, relations, rewrite, rows
 from dpsql.compile.ir import Facts, Join, JoinKind, Relation, Scalar
+from dpsql.compile.lowered import Lowered
 from dpsql.errors import Error
 from tests.properties.asked import Asked, asked
 from tests.properties.checks import examine, people
@@ -249,6 +250,41 @@ def test_a_unit_is_in_one_group_where_it_determines_the_key(tmp_path: Path) -> N
     ways = [asked(sql, *way) for sql in FIXED for way in ((), ("late",), ("cells",), ("rescale", "gaussian"))]
     with_rows = [asked(SOMETIMES), asked(SOMETIMES, "cells"), asked(OF_ROWS)]
     examine(tmp_path, DATABASE, [*ways, *with_rows], "1", "2", "3", terms=TERMS)
+
+
+# Of the rows of unit 1 each has its own number for a grade, and only three grades are declared.
+GRADED = DATABASE | database_of(
+    events=[["1", "'a'", str(i + 1), "1", "1", str(i % 10)] for i in range(9)] + [["2", "'b'", "1", "2", "-5", "3"]],
+)
+NUMBERED = (
+    "SELECT COUNT(*), SUM(n) FROM (SELECT grade, n, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY grade) AS r"
+    " FROM events) t WHERE r = grade"
+)
+FIRST_ROWS = [
+    NUMBERED,
+    NUMBERED.replace("r = grade", "r <= 2"),
+    "SELECT kind, COUNT(*), AVG(x) FROM (SELECT kind, x FROM events"
+    " QUALIFY ROW_NUMBER() OVER (PARTITION BY uid ORDER BY n) = 1) t GROUP BY kind",
+]
+
+
+def test_the_rows_that_pass_by_their_number_are_counted(tmp_path: Path) -> None:
+    ways = [asked(sql, *way) for sql in FIRST_ROWS for way in ((), ("rows",), ("rescale",))]
+    examine(tmp_path, GRADED, ways, "1", "2", terms=TERMS)
+
+
+def test_a_number_that_is_compared_with_a_claim_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Lowered.count_passing
+
+    def believed(self: Lowered) -> None:
+        plain(self)
+        if self.passing <= 3:
+            self.one_row, self.driving = True, None
+
+    monkeypatch.setattr(Lowered, "count_passing", believed)
+    leave_the_plan_unchecked(monkeypatch)
+    with pytest.raises(Violation, match=r"\(ii\)"):
+        examine(tmp_path, GRADED, [asked(NUMBERED)], "1", "2", terms=TERMS)
 
 
 def test_a_key_that_is_sometimes_missing_is_not_determined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
