@@ -52,8 +52,11 @@ def instead_of(call: exp.Expr, answered: str, value: str = "10") -> str:
     if name in ("any_value", "arbitrary", "array_agg", "first", "group_concat", "histogram", "last", "list", "listagg",
                 "mode", "string_agg"):  # fmt: skip
         return f"count each value: GROUP BY {shown(arguments[0])}, with COUNT(*)"
+    if name in ("max", "min") and isinstance(call.find_ancestor(exp.Ordered, exp.Select, exp.Window), exp.Ordered):
+        return f"order by a key, ORDER BY 1{f', or by AVG({shown(arguments[0])})' if value.isdigit() else ''}"
     found = {
-        **dict.fromkeys(("max", "min"), f"count what is above a value: COUNT_IF({x} > {value})"),
+        "max": f"count what is above a value: COUNT_IF({x} > {value})",
+        "min": f"count what is below a value: COUNT_IF({x} < {value})",
         **dict.fromkeys(("bool_or", "logical_or"), f"write COUNT_IF({x}) > 0"),
         **dict.fromkeys(("bool_and", "logical_and"), f"write COUNT_IF(NOT {x}) = 0"),
         **dict.fromkeys(("approx_count_distinct", "approx_distinct"), f"write COUNT(DISTINCT {x})"),
@@ -201,14 +204,11 @@ _REASONS: dict[str, tuple[str, str]] = {
     ),
     "dot": ("rows have no fields", "write the function around its argument: lower(s)"),
     "is": ("IS is followed by NULL, NOT NULL, TRUE, FALSE or DISTINCT FROM", "write ="),
-    "isnull notnull": ("SQL has a form for it", "write x IS NULL, or x IS NOT NULL"),
     "order": ("the order of rows changes no sum", "leave ORDER BY out"),
     "star": ("a star is no value", "name a column, or write COUNT(*)"),
     "current_user session_user user current_database current_schema version current_version current_setting "
     "getvariable": ("it reads the engine's own state", "write the value itself"),
     "md5 sha1 sha256": ("hashes have no use here", "compare the text itself"),
-    "to_char": ("DuckDB has another name for it", "write strftime(d, '%Y-%m')"),
-    "to_number": ("DuckDB has another name for it", "write TRY_CAST(x AS DOUBLE)"),
     "bracket": ("text has no subscripts here", "write substring(s, 1, 2)"),
     "glob": ("its time can grow without limit", "use LIKE or SIMILAR TO"),
     "regexp_i_like": ("DuckDB has no ~*", "write regexp_matches(s, 'a', 'i')"),

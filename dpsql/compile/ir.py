@@ -325,12 +325,11 @@ class Release:
     public_keys: of the keys that have a public list; rows with other values are dropped. private_keys: names of the
     keys that have none (all of them where the release asks which groups exist): they are selected privately.
     `driving`: alias of the scan whose rows are the release's grain (every row stems from one of its rows, and no two
-    from the same); None where there is none. one_row: whether a unit has one row at most, by
-    construction. passing: how many rows of a unit pass, as far as the text tells; where that is less than R, it is
-    enforced in its place. choice: instead of its measure, the release gives the keys of the groups that are best by
-    it. ranked: whether the statement shows the first of its groups by an aggregate. multiplied: the refusal of
-    a public table that may multiply rows, unless the plan limits what a unit adds to each group. clause: of its
-    SELECT."""
+    from the same); None where there is none. one_row: whether a unit has one row at most, by construction. passing: how
+    many rows of a unit pass, as far as the text tells; where that is less than R, it is enforced in its place. choice:
+    instead of its measure, the release gives the keys of the groups that are best by it. ranked: whether the statement
+    shows the first of its groups by an aggregate. multiplied: the refusal of a public table that may multiply rows,
+    unless the plan limits what a unit adds to each group. clause: of its SELECT. unit: its name there, in a subquery."""
 
     name: str
     input: Relation
@@ -341,6 +340,7 @@ class Release:
     measures: tuple[Measure, ...]
     one_row: bool = False
     passing: int | None = None
+    unit: str | None = None
     span: Span | None = None
     sets: tuple[tuple[str, ...], ...] = ()
     choice: Choice | None = None

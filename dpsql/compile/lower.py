@@ -30,6 +30,7 @@ from dpsql.compile.blocks import (
 from dpsql.compile.grouping import grouping_sets, public_keys_of_sets
 from dpsql.compile.ir import PLACE, Choice, Facts, Key, Measure, PublicQuery, Query, Release, Statistic
 from dpsql.compile.keys import GroupKey, KeyLists
+from dpsql.compile.labels import unit_called
 from dpsql.compile.literals import cast as literal_cast
 from dpsql.compile.lowered import RELEASE_CLAUSES, Lowered, check_clauses
 from dpsql.compile.measures import Measures
@@ -139,18 +140,19 @@ class _Lowerer:
             self._done[id(block)] = self.place(block.node)
         return self._done[id(block)]
 
-    def nested(self, position: int) -> exp.Expr:
-        """A query in an expression over released results, with its releases cut out."""
+    def nested(self, position: int, around: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+        """A query in an expression over released results, with its releases cut out. What a release in it is compared
+        with is a key of the release around it: a released value, in which its own is looked up."""
         if position not in self._nested:
             block = self.resolved.nested[position]
-            if isinstance(block, PrivateBlock) and block.is_release and not block.correlated:
-                self._nested[position] = self._release(block)
+            if isinstance(block, PrivateBlock) and block.is_release:
+                _check_compared(block)
+                pairs = tuple((inner, around(outer)) for inner, outer in block.correlated)
+                self._nested[position] = self._release(replace(block, correlated=pairs))
             elif isinstance(block, PublicBlock):
                 self._nested[position] = self._placed(block).unnest()
             else:
-                reason = "a subquery over private rows can stand here only if it aggregates them"
-                repair = "aggregate in it, such as (SELECT AVG(x) FROM ...)"
-                raise refusal("DP220", reason, span=span_of(block.node), repair=repair)
+                raise refused.nested(block, self.policy)
         return copied(self._nested[position])
 
     # -- releases -----------------------------------------------------------------------------------------------
@@ -218,6 +220,9 @@ class _Lowerer:
             multiplied=made.multiplied,
             ranked=candidates.is_ranked(block),
             clause=clause,
+            unit=unit_called(block.sources, self.policy)
+            if isinstance(block.node.parent, exp.CTE | exp.Subquery)
+            else None,
         )
         self.releases.append(release)
         return outer
@@ -307,8 +312,15 @@ class _Lowerer:
                 continue
             inner = next(aggregates(tree), None)
             if inner is not None or any(isinstance(n, exp.Window | exp.Query) for n in tree.walk()):
-                reason = "GROUP BY takes expressions of single rows only"
-                raise refusal("DP203", reason, span=span_of(tree), repair="group by columns; HAVING filters groups")
+                reason, repair = (
+                    "GROUP BY takes expressions of single rows only",
+                    "group by columns; HAVING filters groups",
+                )
+                if tree.find(exp.Window):
+                    repair = (
+                        "compute the window in a subquery as k, and group by k: FROM (SELECT ... AS k FROM ...) AS t"
+                    )
+                raise refusal("DP203", reason, span=span_of(tree), repair=repair)
             self.rows.check_units(block, tree, grouping=True)
             value = self.rows.expression(block, made, tree, "GROUP BY")
             scalar = replace(lower_scalar(value, made.kept), span=span_of(tree))
@@ -316,6 +328,15 @@ class _Lowerer:
             key = Key(f"k{len(found) + 1}", scalar, shown(meaning), of_unit)
             found.append(GroupKey(meaning, key))
         return found
+
+
+def _check_compared(block: PrivateBlock) -> None:
+    """Raises DP220 where a nested release speaks of the query around it in what it gives, too."""
+    own = {NESTED, *(s.alias for s in block.sources)}
+    found = (c for i in block.items for c in i.tree.find_all(exp.Column) if c.table not in own)
+    if (column_ := next(found, None)) is not None:
+        reason = f"{called(column_)} of the query around it can stand in the WHERE of this subquery only"
+        raise refusal("DP220", reason, span=span_of(column_), repair="compute with it outside of the subquery")
 
 
 def _tells_groups_apart(outer: exp.Select, post: PostProcessing) -> bool:

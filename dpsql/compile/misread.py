@@ -12,6 +12,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from dpsql.errors import Error, Span, nearest, refusal
 
+FOR_PIVOT = "write a column for each value: SELECT k, SUM(x) FILTER (WHERE c = 'a') AS a, ... GROUP BY k"
+FOR_UNPIVOT = "write a SELECT for each column, with UNION ALL between them"
+
 _KEYWORDS = "SELECT FROM WHERE GROUP ORDER HAVING LIMIT OFFSET JOIN LEFT RIGHT INNER USING DISTINCT UNION".split()
 _ORDER = "the order is SELECT, FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT"
 _ALIKE = 0.7
@@ -24,6 +27,8 @@ def syntax_error(said: str, span: Span | None, tokens: Sequence[Token], text: st
     if "argument" in said:
         return _arguments(said, span, tokens, at)
     for token in tokens[max(at - 1, 0) : at + 1]:
+        if text[max(token.start - 1, 0) : token.start + 1].startswith("`"):
+            break
         word = token.text.upper()
         hint = nearest(word, _KEYWORDS, cutoff=_ALIKE) if token.token_type is TokenType.VAR else ""
         if hint and word not in _KEYWORDS:

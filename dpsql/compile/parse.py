@@ -15,7 +15,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from dpsql.compile import clauses, essence, hints
 from dpsql.compile.canonical import Pair, alike, check_shape, parenthesised, plain, read, same, span_of, write
+from dpsql.compile.foreign import refuse_foreign
 from dpsql.compile.instead import instead_of, name_of, reasoned, several_distinct
+from dpsql.compile.misread import FOR_PIVOT, FOR_UNPIVOT
 from dpsql.compile.parameters import Parameters, literals_for, number, put
 from dpsql.compile.places import place
 from dpsql.compile.scan import STRINGS, WORD, scan, span_of_token, tokenize
@@ -29,7 +31,6 @@ MAX_ROUNDS = 4
 _NOWHERE: dict[type[exp.Expr], str] = {
     exp.TableSample: "a sample",
     exp.Lateral: "LATERAL",
-    exp.Pivot: "PIVOT",
     exp.Lambda: "a lambda",
     exp.Columns: "COLUMNS()",
     exp.Struct: "a struct",
@@ -59,6 +60,8 @@ def parse(text: str, parameters: Parameters | None = None) -> Parsed:
     without = clauses.take(text, scan(text))
     taken = hints.take(without.text, without.tokens)
     tokens = taken.tokens
+    refuse_foreign(tokens)
+    _refuse_pivots(tokens)
     _refuse_loose_not(tokens)
     _refuse_unfinished(tokens)
     numbered, slots = number(tokens)
@@ -159,6 +162,16 @@ def _refuse_loose_not(tokens: Sequence[Token]) -> None:
             raise refusal("DP106", "the statement can be read in two ways", span=span_of_token(token), repair=repair)
 
 
+def _refuse_pivots(tokens: Sequence[Token]) -> None:
+    """Said before anything is said of their parts. Both words are reserved: only behind a dot or AS they are names."""
+    for i, token in enumerate(tokens):
+        named = i and tokens[i - 1].token_type in (TokenType.DOT, TokenType.ALIAS)
+        if token.token_type in (TokenType.PIVOT, TokenType.UNPIVOT) and not named:
+            word = token.text.upper()
+            repair = FOR_PIVOT if token.token_type is TokenType.PIVOT else FOR_UNPIVOT
+            raise refusal("DP240", f"{word} is not answered", span=span_of_token(token), repair=repair)
+
+
 _OPENS = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSES = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 
@@ -257,6 +270,10 @@ def _lost(at: int, tokens: Sequence[Token]) -> Error:
         column, how = tokens[max(at - 2, 0)].text, before.upper()
         reason, repair = f"{how} {word} is not answered", f"write {column} {how} 'a' OR {column} {how} 'b'"
         return refusal("DP230", reason, span=span, repair=repair)
+    if word in ("ROW", "ROWS") and before.isdigit():
+        return refusal("DP101", f"{word} follows a number here", span=span, repair="write LIMIT 10 OFFSET 20")
+    if word in ("ALL", "DISTINCT") and before == "(":
+        return refusal("DP101", f"{word} is not needed in this call", span=span, repair=f"leave {word} out")
     if word in _RESERVED:
         repair = f'put it into double quotes where it is a name: "{said}"'
         return refusal("DP106", f'"{said}" is a keyword, and here a name would be read', span=span, repair=repair)

@@ -310,4 +310,7 @@ def _not_public(release: Release, request: Request) -> Error:
     elif clause is not None and clause.delta == 0:
         selected = "with a delta above 0, keys are selected privately"
     repair = f"list the groups you want, {instead.listed(key)}, or group by {coarser}; {selected}"
+    if release.unit is not None:
+        names = ", ".join(k.text for k in release.keys)
+        repair = f"if groups of each unit are meant, GROUP BY {release.unit}, {names}; else {repair}"
     return refusal("DP205", f"the groups of {key.text} are not public", span=key.scalar.span, repair=repair)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sqlglot import exp
@@ -21,8 +21,9 @@ from dpsql.errors import refusal
 class Parts(Protocol):
     """What in an expression is a release of its own. `lower` gives it."""
 
-    def nested(self, position: int) -> exp.Expr:
-        """The query that stands at this position, its releases cut out."""
+    def nested(self, position: int, around: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+        """The query that stands at this position, its releases cut out. around: what its expressions of the block
+        around it become."""
 
     def mode(self, block: PrivateBlock, call: exp.Mode, condition: exp.Expr | None) -> exp.Expr:
         """The query that gives the MODE of all rows of a block."""
@@ -73,7 +74,7 @@ class PostProcessing:
         query = node.this if isinstance(node, exp.Exists) else node
         position = nested_in(query) if isinstance(query, exp.Expr) else None
         if position is not None:
-            tree = self.parts.nested(position)
+            tree = self.parts.nested(position, self)
             return exp.Exists(this=tree) if isinstance(node, exp.Exists) else exp.Subquery(this=tree)
         if isinstance(node, exp.Window):
             return rebuild(node, lambda child: self._function(child) if child is node.this else self(child))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpsql.compile.blocks import Private, PrivateBlock, PrivateUnion, Shape, leaves
+from dpsql.compile.blocks import Private, PrivateBlock, PrivateUnion, Shape, aggregates, is_aggregate, leaves
 from dpsql.compile.labels import identify, labels_in, unit_called
 from dpsql.compile.parse import span_of
 from dpsql.compile.trees import shown
@@ -31,11 +31,27 @@ def rows(block: PrivateBlock, policy: Policy, *, at_top: bool) -> Error:
         reason = "a subquery over private rows can stand here only if it aggregates them"
         repair = "aggregate in it: (SELECT AVG(x) FROM ...), or (SELECT COUNT(*) FROM ...) > 0 for EXISTS"
         return refusal("DP220", reason, span=span_of(block.node), repair=repair)
-    if any(isinstance(n, exp.Window) for i in block.items for n in i.tree.walk()):
+    window = next((n for i in block.items for n in i.tree.walk() if isinstance(n, exp.Window)), None)
+    if window is not None:
+        reason = f"a window leaves rows of single {policy.unit}s"
         repair = "aggregate first; a window over the groups is free, such as RANK() OVER (ORDER BY COUNT(*))"
-        return refusal("DP222", "a window over rows of single units gives one row per unit", span=span, repair=repair)
+        if window.args.get("partition_by") and is_aggregate(window.this):
+            parts = ", ".join(map(shown, window.args["partition_by"]))
+            repair = f"group instead: SELECT {parts}, {shown(window.this)} ... GROUP BY {parts}"
+        return refusal("DP222", reason, span=span_of(window), repair=repair)
     repair = "aggregate them: COUNT(*), SUM(column), AVG(column), with GROUP BY where you want groups"
     return refusal("DP201", f"this returns rows of single {policy.unit}s", span=span, repair=repair)
+
+
+def nested(private: Private, policy: Policy) -> Error:
+    """The refusal of a subquery among groups over units, which is none of these."""
+    span = span_of(private.node)
+    if isinstance(private, PrivateBlock) and any(True for i in private.items for _ in aggregates(i.tree)):
+        reason = f"this subquery has a value for each {policy.unit}, and here stands one for each group"
+        repair = "aggregate its values: AVG((SELECT ...)), SUM((SELECT ...))"
+        return refusal("DP220", reason, span=span, repair=repair)
+    reason = "a subquery over private rows can stand here only if it aggregates them"
+    return refusal("DP220", reason, span=span, repair="aggregate in it, such as (SELECT AVG(x) FROM ...)")
 
 
 def _groups(block: PrivateBlock, policy: Policy) -> Error:

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from dpsql.compile.misread import FOR_PIVOT, FOR_UNPIVOT
 from dpsql.compile.scan import STRINGS, WORD, scan, span_of_token, tokenize
 from dpsql.errors import Span, nearest, refusal
 
@@ -102,7 +103,8 @@ _REPAIRS: dict[str, str] = {
         ("BEGIN START COMMIT ROLLBACK ABORT END CHECKPOINT", "leave it out: each statement stands alone"),
         ("PREPARE EXECUTE DEALLOCATE", "write `?` or `$name` and pass the values beside the text"),
         ("SUMMARIZE", "ask for what you need: SELECT COUNT(*), AVG(x) FROM t"),
-        ("PIVOT PIVOT_WIDER UNPIVOT", "group by the column, and turn the rows of the answer on your side"),
+        ("PIVOT PIVOT_WIDER", FOR_PIVOT),
+        ("UNPIVOT PIVOT_LONGER", FOR_UNPIVOT),
         ("TABLE", "write SELECT * FROM the table"),
     )
     for verb in verbs.split()

@@ -104,6 +104,10 @@ def _call(
         reason = f"a window over rows of several {policy.unit}s is not answered"
         unit = unit_called(block.sources, policy)
         repair = f"write PARTITION BY {', '.join([unit or 'u', *map(shown, partition)])}; a window over groups is free"
+        order = node.args.get("order")
+        if isinstance(node.this, exp.Ntile | exp.PercentRank | exp.CumeDist) and order is not None:
+            x = shown(order.expressions[0].this)
+            repair = f"choose the limits of the parts yourself, CASE WHEN {x} < 10 THEN 1 ELSE 2 END, or {repair}"
         if unit is None:
             repair = f"select the {policy.unit} in the subquery as u, and {repair}"
         raise refusal("DP222", reason, span=span, repair=repair)
