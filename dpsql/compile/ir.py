@@ -329,7 +329,7 @@ class Release:
     many rows of a unit pass, as far as the text tells; where that is less than R, it is enforced in its place. choice:
     instead of its measure, the release gives the keys of the groups that are best by it. ranked: whether the statement
     shows the first of its groups by an aggregate. multiplied: the refusal of a public table that may multiply rows,
-    unless the plan limits what a unit adds to each group. clause: of its SELECT. unit: its name there, in a subquery."""
+    unless the plan limits what a unit adds to each group. clause: of its SELECT. unit: its name in a subquery."""
 
     name: str
     input: Relation
