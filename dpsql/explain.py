@@ -94,6 +94,10 @@ def _release(plan: ReleasePlan) -> list[str]:
     if plan.release.keys and all(k.of_unit for k in plan.release.keys):
         groups += "; a unit is in one of them"
     lines = [f"{plan.release.name}: {groups}", *_clause(plan), f"  strategy {plan.limits.strategy}: {_limits(plan)}"]
+    if plan.read is not None:
+        lines.append(
+            f"  joins: at most {plan.read} rows of each unit are read, chosen at random, since so many pairs can meet"
+        )
     if plan.selection is not None:
         lines.append(f"  {_selection(plan.selection)}")
     if plan.choosing is not None:

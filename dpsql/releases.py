@@ -56,6 +56,8 @@ def receipt_limits(plan: PrivatePlan, others: Collection[str], unit: str) -> tup
             several = [f"{n:,} {what}{'s' * (n != 1)} {where}" for n, what, where in most if n is not None]
             said += [f"counts at most {' and '.join(several)}"] if several else []
             said += [f"scales each {unit} down to {limits.ball:,} rows"] if limits.ball is not None else []
+        if release.read is not None:
+            said.append(f"reads at most {release.read:,} rows of each {unit} to join them")
         said += ["leaves out small groups"] if release.selection is not None else []
         found += said
     return tuple(dict.fromkeys(found))

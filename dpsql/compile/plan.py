@@ -51,7 +51,8 @@ class Choosing:
 class ReleasePlan:
     """A release with its limits in place. domains: of its grouping sets; without ROLLUP and its like there is one.
     request: what its statement, or its own clause, asks for. choosing: where it chooses among its groups by its only
-    slot, to which then no noise is added."""
+    slot, to which then no noise is added. read: how many rows of a unit are read of some table, where joins leave it
+    fewer than the R that was declared."""
 
     release: Release
     limits: Limits
@@ -60,6 +61,7 @@ class ReleasePlan:
     request: Request
     selection: Selection | None = None
     choosing: Choosing | None = None
+    read: int | None = None
 
     @property
     def reach(self) -> Domains:

@@ -103,7 +103,9 @@ def _draft(
     if release.driving is not None and limits.rows is not None and not limits.late and not release.one_row:
         early[release.driving] = limits.rows
     release = replace(release, input=limited(release.input, most, early, release.span))
-    draft = _covered(ReleasePlan(release, limits, domains, (), request))
+    cut = [s for s in scans(release.input) if s.alias not in early]
+    fewer = (s.limit for s in cut if s.limit is not None and s.limit < found[s.alias].rows)
+    draft = _covered(ReleasePlan(release, limits, domains, (), request, read=min(fewer, default=None)))
     if release.choice is not None:
         slot = draft.slots[0]
         released = _norms_if_released(release, slot, found, domains, request, aggregates)

@@ -7,7 +7,7 @@ from math import prod
 from operator import mul
 
 import pytest
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from dpsql.compile.bounds import limited
 from dpsql.compile.ir import Facts, Join, JoinKind, Mark, Relation, Scalar, Scan
@@ -31,10 +31,14 @@ def joined(tables: int) -> Relation:
     return relation
 
 
+def condition(text: str) -> Scalar:
+    return Scalar(parse_one(text, dialect="duckdb"), Facts(SqlType(Kind.BOOLEAN)))
+
+
 def marked(tests: int) -> Relation:
     relation: Relation = scan(0)
     for number in range(1, tests + 1):
-        relation = Mark(relation, scan(number), TRUE, f"m{number}")
+        relation = Mark(relation, scan(number), condition(f"v{number}.day > v0.day"), f"m{number}")
     return relation
 
 
@@ -61,6 +65,29 @@ def test_exists_counts_for_each_time_it_is_asked(tests: int) -> None:
     assert sum(first * other for other in others) <= MOST_JOINED
 
 
+@pytest.mark.parametrize("text", ["TRUE", "v1.day = v0.day", "v1.day = v0.day + 1 AND lower(v0.kind) = v1.kind"])
+def test_rows_that_are_looked_for_by_equality_meet_their_bucket_once(text: str) -> None:
+    assert limits_of(Mark(scan(0), scan(1), condition(text), "m"), rows=5000) == [100_000, 100_000]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "v1.day <> v0.day",
+        "v1.day + v0.day = 5",
+        "v1.day - v0.day = v0.fee",
+        "v1.day = v0.day OR v1.kind = v0.kind",
+        "v1.day = v0.day AND v1.fee > v0.fee",
+        "v0.day = v0.fee",
+        "v1.day = 5",
+        "v1.day IS NOT DISTINCT FROM v0.day",
+    ],
+)
+def test_rows_that_are_looked_for_in_another_way_are_tried_one_by_one(text: str) -> None:
+    first, second = limits_of(Mark(scan(0), scan(1), condition(text), "m"), rows=5000)
+    assert first * second <= MOST_JOINED
+
+
 def test_a_scan_alone_and_a_look_up_are_not_cut_by_joins() -> None:
     rows = MOST_ROWS // WORST_CASE
     assert limits_of(scan(0), rows) == [MOST_ROWS]
@@ -76,6 +103,6 @@ def test_a_driving_scan_keeps_its_limit() -> None:
 
 def test_what_no_cut_can_bound_is_refused() -> None:
     with pytest.raises(NotSupportedError, match=r"^DP223: rows of one unit could meet in more than 1,000,000 ways"):
-        limits_of(Mark(scan(0), scan(0), TRUE, "m"), driving=1001)
+        limits_of(Mark(scan(0), scan(0), condition("v0.day > v0.fee"), "m"), driving=1001)
     with pytest.raises(NotSupportedError, match=r"^DP223: .* more than 10,000,000 ways"):
         limits_of(scan(0), driving=MOST_ROWS + 1)

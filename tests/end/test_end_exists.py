@@ -1,0 +1,91 @@
+"""EXISTS and IN by equality: no rows of a large unit are left out, and none of them makes the engine slow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import dpsql
+
+ROWS = 60_000
+POLICY = """
+version = 1
+[unit]
+name = "person"
+[budget]
+account = "exists"
+epsilon = "1000"
+per_query_epsilon = "100"
+max_query_epsilon = "1000"
+[tables.events]
+unit = "uid"
+max_rows_per_unit = 60000
+[tables.events.columns]
+uid = {}
+day = { bounds = [0, 60000] }
+kind = { bounds = [0, 9] }
+"""
+
+STATEMENTS = [
+    "SELECT COUNT(*) FROM events WHERE uid IN (SELECT uid FROM events WHERE day = 59999)",
+    "SELECT COUNT(*) FROM events WHERE uid NOT IN (SELECT uid FROM events WHERE day = 59999)",
+    "SELECT COUNT(*) FROM events e WHERE EXISTS (SELECT 1 FROM events f WHERE f.uid = e.uid AND f.day = e.day + 1)",
+    "SELECT COUNT(*) FROM events e WHERE NOT EXISTS"
+    " (SELECT 1 FROM events f WHERE f.uid = e.uid AND f.day = e.day AND f.kind = e.kind + 10)",
+    "SELECT COUNT(*) FROM events e WHERE EXISTS (SELECT 1 FROM events f WHERE f.uid = e.uid AND f.kind = e.kind)"
+    " OR e.kind = 3",
+    "SELECT COUNT(CASE WHEN EXISTS (SELECT 1 FROM events f WHERE f.uid = e.uid AND f.kind = e.kind + 1) THEN 1 END)"
+    " FROM events e",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One unit has all of its rows on days of their own, and ten others one row each."""
+    folder = tmp_path_factory.mktemp("exists")
+    (folder / "exists.toml").write_text(POLICY, encoding="utf-8")
+    with duckdb.connect(folder / "exists.duckdb") as source:
+        source.execute(f"CREATE TABLE events AS SELECT 1 AS uid, i AS day, i % 10 AS kind FROM range({ROWS}) t(i)")
+        source.execute("INSERT INTO events SELECT i, i, 0 FROM range(2, 12) t(i)")
+    return folder
+
+
+@pytest.fixture
+def connection(folder: Path) -> Iterator[dpsql.Connection]:
+    with dpsql.connect(folder / "exists.toml", folder / "exists.duckdb") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_a_large_unit_is_whole_and_quick(connection: dpsql.Connection, sql: str, folder: Path) -> None:
+    with duckdb.connect(folder / "exists.duckdb", read_only=True) as plain:
+        ((true,),) = plain.execute(sql).fetchall()
+    start = time.monotonic()
+    cursor = connection.execute(sql)
+    ((found,),), (widths,) = cursor.fetchall(), cursor.half_widths
+    assert time.monotonic() - start < 10, "3,600,000,000 pairs take longer"
+    assert cursor.receipt is not None
+    assert cursor.receipt.limits == ("counts at most 60,000 rows of each person",)
+    assert widths is not None
+    assert widths[0] is not None
+    assert abs(found - true) <= 3 * widths[0]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(DISTINCT e.uid) FROM events e JOIN events f ON e.uid = f.uid WHERE e.kind = 1 AND f.kind = 2",
+        "SELECT COUNT(DISTINCT uid) FROM (SELECT e.uid, COUNT(*) AS n FROM events e JOIN events f ON e.uid = f.uid"
+        " GROUP BY e.uid) t WHERE n > 5",
+    ],
+)
+def test_rows_that_joins_leave_out_are_told(connection: dpsql.Connection, sql: str) -> None:
+    receipt = connection.execute(sql).receipt
+    assert receipt is not None
+    assert receipt.limits[-1] == "reads at most 1,000 rows of each person to join them"
+    explained = "\n".join(str(row[0]) for row in connection.execute(f"EXPLAIN {sql}").fetchall())
+    assert "joins: at most 1000 rows of each unit are read" in explained
