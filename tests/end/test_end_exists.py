@@ -86,6 +86,6 @@ def test_a_large_unit_is_whole_and_quick(connection: dpsql.Connection, sql: str,
 def test_rows_that_joins_leave_out_are_told(connection: dpsql.Connection, sql: str) -> None:
     receipt = connection.execute(sql).receipt
     assert receipt is not None
-    assert receipt.limits[-1] == "reads at most 1,000 rows of each person to join them"
+    assert receipt.limits[-1] == "reads at most 996 rows of each person to join them"
     explained = "\n".join(str(row[0]) for row in connection.execute(f"EXPLAIN {sql}").fetchall())
-    assert "joins: at most 1000 rows of each unit are read" in explained
+    assert "joins: at most 996 rows of each unit are read" in explained
