@@ -84,7 +84,7 @@ def said_of(session: Session, sql: str) -> str:
 def test_no_row_is_outside_the_keys(tmp_path: Path) -> None:
     total: Counter[str] = Counter()
 
-    @settings(max_examples=3, phases=[Phase.generate], database=None)
+    @settings(max_examples=2, phases=[Phase.generate], database=None)
     @given(st.integers(0, 2**48))
     def run(seed: int) -> None:
         total.update(explore(tmp_path / os.urandom(8).hex(), seed, STATEMENTS))

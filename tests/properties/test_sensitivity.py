@@ -31,7 +31,7 @@ from tests.properties.relational import Relational
 from tests.properties.sides import Bench
 from tests.properties.worlds import Terms, World
 
-STATEMENTS = 20
+STATEMENTS = 12
 NEIGHBOURS = 4
 
 
@@ -47,7 +47,7 @@ def test_no_unit_moves_an_answer_too_far(shard: int, tmp_path: Path, monkeypatch
 
     run()
     assert total["neighbours"] >= 6, "most worlds have several units to remove"
-    assert total["answered"] >= 8 * total["neighbours"], "most statements are answered"
+    assert total["answered"] >= STATEMENTS // 2 * total["neighbours"], "most statements are answered"
     assert all(total[name] for name in ("late", "rescale", "salted", "distinct values", "grouping sets")), total
 
 
@@ -55,7 +55,7 @@ def test_no_unit_moves_an_answer_over_relations_too_far(tmp_path: Path, monkeypa
     """Over joins, groups, windows, unions and subqueries, nested."""
     total: Counter[str] = Counter()
 
-    @settings(max_examples=3, phases=[Phase.generate], database=None)
+    @settings(max_examples=2, phases=[Phase.generate], database=None)
     @given(st.integers(0, 2**48))
     def run(seed: int) -> None:
         total.update(explore(tmp_path / os.urandom(8).hex(), seed, 16, 2, monkeypatch, Relational))
@@ -98,8 +98,8 @@ def test_no_unit_moves_an_answer_too_far_at_length(tmp_path_factory: pytest.Temp
 
 
 def test_a_unit_of_thousands_of_rows(tmp_path: Path) -> None:
-    """One unit of 3,000 events, orders and lines: what it moves is what its first rows move."""
-    many = range(3_000)  # more than one vector of the engine
+    """One unit of 2,100 events, orders and lines: what it moves is what its first rows move."""
+    many = range(2_100)  # more than one vector of the engine
     crowd = rows(
         people=people("1", "2"),
         events=[["1", "'a'", "1", "1", "7", str(i % 10), f"{i % 50}"] for i in many]
