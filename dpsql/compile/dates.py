@@ -165,7 +165,7 @@ def made_of(year: Scalar, month: Scalar, day: Scalar, span: Span | None) -> Scal
     def named(y: Value, m: Value, d: Value) -> date | None:
         try:
             return date(int(y), int(m), int(d))  # type: ignore[arg-type]
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
 
     domain, _ = mapped(named, [n.facts for n in numbers])

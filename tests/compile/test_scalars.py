@@ -359,6 +359,7 @@ def test_narrowed_domains(predicate: str, name: str, domain: tuple[Value, ...] |
         ("i = 2 OR i BETWEEN 7 AND 8", "i", (2, 7, 8), False),
         ("s = region AND region <> 'East'", "s", ("North", "West"), False),
         ("i = k AND k = id AND id IN (3, 4)", "i", (3, 4), False),
+        ("i IN (2024, 3000000000)", "make_date(i, 2, 29)", (date(2024, 2, 29),), True),
     ],
 )
 def test_narrowed_expressions(predicate: str, text: str, domain: tuple[Value, ...] | None, nullable: bool) -> None:
