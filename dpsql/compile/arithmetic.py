@@ -39,6 +39,7 @@ from dpsql.compile.ranges import (
     Interval,
     Unsure,
     common_step,
+    double_below,
     facts_of,
     floating,
     held,
@@ -115,10 +116,12 @@ def multiply(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
 def divide(a: Scalar, b: Scalar, span: Span | None) -> Scalar:
     """a / b as a DOUBLE; NULL where b is 0 (plain DuckDB gives an infinity)."""
     a, b = numeric(a, "/"), numeric(b, "/")
-    grain = None if b.facts.type.kind is Kind.DOUBLE else step_of(b.facts)
-    ends = _both(lambda x, y: quotient(x, y, grain), a, b)
+    step = None if b.facts.type.kind is Kind.DOUBLE else step_of(b.facts)
+    grain = None if step is None else double_below(step)
     maybe_null = nullable(a, b) or may_be_zero(b)
+    # Of what both are as DOUBLEs: 21 / 0.7 is more than 30 there, since 0.7 is less.
     a, b = convert(a, DOUBLE), convert(b, DOUBLE)
+    ends = _both(lambda x, y: quotient(x, y, grain), a, b)
     tree = exp.Div(this=wrapped(a.tree), expression=wrapped(unless_zero(b)), typed=False, safe=False)
     return settled(tree, facts_of(DOUBLE, *_rounded_out(ends, a, b), nullable=maybe_null), [a, b], span)
 

@@ -140,7 +140,7 @@ def _to_integer(a: Scalar, to: exp.DataType, bits: int, signed: bool, span: Span
     if total and a.facts.type == INTEGER and not huge:
         return settled(a.tree, facts, [a], span)
     target: SqlType | Wide = "HUGEINT" if huge else INTEGER
-    tree: exp.Expr = cast(a.tree, target) if total else _narrow_cast(a.tree, to, target)
+    tree: exp.Expr = _sure(a, target) if total else _narrow_cast(a.tree, to, target)
     return settled(tree, facts, [a], span)
 
 
@@ -189,7 +189,13 @@ def _to_decimal(a: Scalar, target: SqlType, span: Span | None) -> Scalar:
     )
     if a.facts.type == target:
         return Scalar(a.tree, a.facts, span)
-    return settled(cast(a.tree, target) if total else try_cast(a.tree, target), facts, [a], span)
+    return settled(_sure(a, target) if total else try_cast(a.tree, target), facts, [a], span)
+
+
+def _sure(a: Scalar, target: SqlType | Wide) -> exp.Expr:
+    """A cast that is proved total. Of a DOUBLE the proof rests on how every operation below it rounds: should one be
+    wrong there, a value is NULL and no row makes the engine raise."""
+    return (try_cast if a.facts.type.kind is Kind.DOUBLE else cast)(a.tree, target)
 
 
 def _spelt_number(value: Value | None, target: SqlType) -> Value | None:

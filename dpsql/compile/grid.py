@@ -65,7 +65,7 @@ def grid_of(facts: Facts) -> Grid:
         return _inward(lo, hi, Fraction(1), Kind.INTEGER)
     if facts.type.kind is Kind.DECIMAL:
         digits = facts.type.scale
-        if max(abs(lo), abs(hi)) * 10**digits < 10**_DECIMAL_DIGITS:
+        if digits <= _DECIMAL_DIGITS and max(abs(lo), abs(hi)) * 10**digits < 10**_DECIMAL_DIGITS:
             return _inward(lo, hi, Fraction(1, 10**digits), Kind.DECIMAL, digits)
     step = facts.step or _power_of_two((hi - lo) / _DEFAULT_POINTS or max(abs(hi), Fraction(1)) / _DEFAULT_POINTS)
     if (hi - lo) / step > _MOST_POINTS or max(abs(lo), abs(hi)) / step >= _LARGEST:
@@ -118,12 +118,16 @@ def above_lo(value: exp.Expr, grid: Grid) -> exp.Expr:
 
 
 def to_integer(value: exp.Expr, grid: Grid) -> exp.Expr:
-    """k as BIGINT, from what `to_grid` gave."""
+    """k as BIGINT, from what `to_grid` gave. A product of DECIMALs of 64 bits has 18 digits in DuckDB, those after the
+    point included: where k times the factor has more, the factor is one of 128 bits, and so is the product."""
     if grid.storage is not Kind.DECIMAL:
         return value
     if grid.digits == 0:  # a DECIMAL all the same: `//` of one and a HUGEINT would be a DOUBLE
         return cast(value, BIGINT)
-    return cast(exp.Mul(this=wrapped(value), expression=exp.Literal.number(10**grid.digits)), BIGINT)
+    factor: exp.Expr = exp.Literal.number(10**grid.digits)
+    if max(abs(grid.lo), abs(grid.hi)) * 10**grid.digits >= 10**_DECIMAL_DIGITS:
+        factor = cast(factor, SqlType(Kind.DECIMAL, _DECIMAL_DIGITS + 1, 0))
+    return cast(exp.Mul(this=wrapped(value), expression=factor), BIGINT)
 
 
 def _clamped(x: exp.Expr, lo: exp.Expr, hi: exp.Expr, inside: exp.Expr) -> exp.Expr:

@@ -286,11 +286,11 @@ def floating(a: Interval, *operands: Interval) -> Interval:
     may be infinite or NaN, and where an end is beyond the largest double it may overflow: then nothing is known."""
     if not all(o.is_bounded for o in (a, *operands)):
         return EVERYTHING
-    lo, hi = _double_below(a.lo), _double_below(-a.hi)  # type: ignore[operator, arg-type]
+    lo, hi = double_below(a.lo), double_below(-a.hi)  # type: ignore[operator, arg-type]
     return EVERYTHING if lo is None or hi is None else Interval(lo, -hi)
 
 
-def _double_below(value: Fraction) -> Fraction | None:
+def double_below(value: Fraction) -> Fraction | None:
     """A double at or below a number, None where there is none that is finite."""
     try:
         nearest = float(value)

@@ -4,6 +4,8 @@ Before it filters: DuckDB merges the conditions of a query and of the subquery b
 cheapest. So a value may be computed of rows for which the inner condition is not true: no proof that it cannot overflow
 may rest on that condition, whether it speaks of the ends of a column or of its being there.
 
+Only for some values: what is computed has a type and a range by proof, from the ends that values can have.
+
 Only where there is a row: what DuckDB finds out when it runs, and not when it binds, fails over nobody's rows least of
 all. So nothing that the analyst writes reaches it that it could still refuse then.
 """
@@ -11,6 +13,7 @@ all. So nothing that the analyst writes reaches it that it could still refuse th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +67,43 @@ def test_one_that_fails_is_found(pair: Pair, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(choices, "_is_there", lambda _: True)
     with pytest.raises(AssertionError, match="the neighbours differ"):
         pair.ask(asked("LEAST(x, GREATEST(y, 0)) * 1000000000000"))
+
+
+@pytest.mark.parametrize("value", ["CAST(acos({}) AS BIGINT)", "CAST(asin({}) * 10 AS DECIMAL(9, 2))"])
+def test_a_quotient_that_is_rounded_up_fails_for_nobody(pair: Pair, value: str) -> None:
+    """21 / 0.7 is 30.000000000000004 of DOUBLEs, for who has no more than 0.7 alone."""
+    cosine = "21 / GREATEST(CAST(x AS DECIMAL(9, 2)), 0.7) / 30"
+    assert pair.ask(f"SELECT COUNT(*) FROM t WHERE {value.format(cosine)} < 500").outcome == "answered"
+
+
+MONEY = (
+    "CREATE TABLE t AS SELECT i % 50 AS uid, ['a', 'b'][1 + i % 2] AS k, i::DECIMAL(18, 6) AS x FROM range(200) r(i)"
+)
+RICH = "INSERT INTO t VALUES (999, 'a', 9000000), (999, 'b', -9000000)"
+WIDE = """\
+[tables.t]
+unit = "uid"
+max_rows_per_unit = 20
+max_groups_per_unit = 2
+max_rows_per_group = 5
+[tables.t.columns]
+uid = {}
+k = { values = ["a", "b"] }
+x = { bounds = [-10_000_000, 10_000_000] }
+"""
+
+
+@pytest.mark.parametrize("strategy", ["", "rows", "late", "cells", "rescale"])
+def test_a_sum_of_decimals_fails_for_no_large_one(tmp_path: Path, strategy: str) -> None:
+    """9,000,000.000000 has 13 digits, and 19 as a whole number of millionths."""
+    with Pair(tmp_path, MONEY, RICH, WIDE) as wide:
+        wide.settings({"strategy": strategy} if strategy else {})
+        for items in ("SUM(x)", "AVG(x)", "COUNT(x), SUM(x)", "VAR_POP(x)"):
+            sql = f"SELECT k, {items} FROM t GROUP BY k"
+            assert wide.ask(sql).outcome == "answered"
+            wide.check(sql)
+        inner = "SELECT uid, AVG(CAST(x AS DECIMAL(38, 6))) AS m FROM t GROUP BY uid"
+        assert wide.ask(f"SELECT COUNT(*) FROM ({inner}) q WHERE m > 5").outcome == "answered"
 
 
 FRAMES = ("ROWS BETWEEN {} PRECEDING AND CURRENT ROW", "GROUPS BETWEEN CURRENT ROW AND {} FOLLOWING")

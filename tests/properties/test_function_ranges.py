@@ -8,14 +8,18 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 
 import duckdb
 import pytest
 
 from dpsql.compile.elementary import SHAPES
-from dpsql.compile.ir import Facts, Scope
+from dpsql.compile.grid import above_lo, grid_of, to_grid, to_integer
+from dpsql.compile.ir import Facts, Scalar, Scope
+from dpsql.compile.literals import decimal_of
 from dpsql.compile.scalars import lower_scalar
 from dpsql.errors import NotSupportedError
 from dpsql.policy.facts import Kind, SqlType
@@ -53,6 +57,14 @@ DATES = [
         "CAST({} AS DATE)",
         "date_diff('week', {}, DATE '1999-01-01')",
     ),
+]
+DECIMALS = [
+    *("-{0}", "abs({0})", "round({0}, 2)", "round({0}, -3)", "trunc({0}, 1)", "floor({0})", "ceil({0})", "sign({0})"),
+    *("{0} * 3", "{0} * 0.5", "1 - {0}", "{0} * {0} * {0}", "{0} / 3", "21 / {0}", "{0} % 7", "{0} % 0.3"),
+    *("{0} * {1}", "{0} + {1}", "({0} + {1}) * ({0} - {1})", "{0} % {1}", "{0} / {1}", "{0} * (1 - {1})"),
+    *("greatest({0}, {1})", "least({0}, 1) * {1}", "coalesce({0}, {1})", "CASE WHEN {0} > {1} THEN {0} ELSE {1} END"),
+    *("acos({0} / {1})", "CAST(acos(21 / greatest({0}, 0.7) / 30) AS BIGINT)", "CAST({0} / {1} AS DECIMAL(18, 3))"),
+    *(f"CAST({{0}} AS {t})" for t in ("BIGINT", "DECIMAL(9, 2)", "DECIMAL(18, 3)", "DECIMAL(38, 5)", "DOUBLE")),
 ]
 
 
@@ -100,6 +112,53 @@ def test_integers(engine: duckdb.DuckDBPyConnection) -> None:
         facts = Facts(SqlType(Kind.INTEGER), Fraction(lo), Fraction(hi))
         values: list[object] = [lo, hi, None, *(rng.randint(lo, hi) for _ in range(ROWS))]
         check(engine, "i", facts, values, NUMBERS + WHOLE)
+
+
+def decimals(rng: random.Random) -> tuple[Facts, list[Decimal | None]]:
+    """A DECIMAL of any width and scale, with bounds or without, and values on its ends and between."""
+    type_ = SqlType(Kind.DECIMAL, width := rng.randint(1, 38), scale := rng.randint(0, width))
+    most = 10**width - 1
+    lo, hi = sorted(rng.choice((0, 1, -1, most, -most, rng.randint(-most, most))) for _ in range(2))
+    units = [lo, hi, (lo + hi) // 2, *(rng.randint(lo, hi) for _ in range(4))]
+    ends = (Fraction(lo, 10**scale), Fraction(hi, 10**scale)) if rng.random() < 0.7 else (None, None)
+    units += [most, -most] if ends[0] is None else []
+    return Facts(type_, *ends), [None, *(decimal_of(Fraction(n, 10**scale), scale) for n in units)]
+
+
+def test_decimals(engine: duckdb.DuckDBPyConnection) -> None:
+    """Nothing raises for the widest of them, and nothing leaves its range; nor where they are put on a grid."""
+    rng = random.Random(4)
+    for _ in range(2 * ROUNDS):
+        (one, left), (other, right) = decimals(rng), decimals(rng)
+        scope = {("t", "d"): one, ("t", "p"): other}
+        engine.execute(
+            f"CREATE OR REPLACE TEMP TABLE t AS SELECT * FROM (SELECT unnest($1::{one.type}[])) AS a (d),"
+            f" (SELECT unnest($2::{other.type}[])) AS b (p)",
+            [left, right],
+        )
+        for template in rng.sample(DECIMALS, 12):
+            text = template.format("d", "p")
+            try:
+                scalar = lower_scalar(bound(text), scope)
+            except NotSupportedError:
+                continue
+            values = engine.execute(f"SELECT {scalar.tree.sql(dialect='duckdb')} FROM t").fetchall()
+            told = f"{text} over {one} and {other}"
+            check_facts([v for (v,) in values], scalar.facts, told)
+            check_grid(engine, scalar, told)
+
+
+def check_grid(engine: duckdb.DuckDBPyConnection, scalar: Scalar, told: str) -> None:
+    """Its values as whole numbers of a grid, and how far they are above its lower end."""
+    facts = scalar.facts
+    if not facts.is_bounded:
+        facts = replace(facts, lo=Fraction(-(2**53)), hi=Fraction(2**53))
+    grid = grid_of(facts)
+    k = to_grid(replace(scalar, facts=facts), grid)
+    items = ", ".join(tree.sql(dialect="duckdb") for tree in (to_integer(k, grid), above_lo(k, grid)))
+    for whole, above in engine.execute(f"SELECT {items} FROM t").fetchall():
+        assert whole is None or grid.lo <= whole <= grid.hi, f"{told}: {whole} is outside of {grid}"
+        assert above is None or above == whole - grid.lo, told
 
 
 def test_dates_and_timestamps(engine: duckdb.DuckDBPyConnection) -> None:
