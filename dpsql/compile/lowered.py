@@ -12,6 +12,7 @@ from dpsql.compile.blocks import PrivateBlock, PublicBlock, Source, item_name
 from dpsql.compile.ir import ColumnName, Facts, Project, Public, PublicQuery, Relation, Scalar, Scope
 from dpsql.compile.limits import MOST_ROWS
 from dpsql.compile.parse import span_of
+from dpsql.compile.trees import shown
 from dpsql.errors import Error, refusal
 
 Ask = Callable[[PublicBlock | PrivateBlock, bool], PublicQuery]
@@ -59,12 +60,12 @@ class Lowered:
 
 
 # The clauses of a SELECT that a private block may have; those of a release are carried to the outer SQL.
-ROW_CLAUSES = {"with_", "expressions", "from_", "joins", "where", "qualify"}
-GROUP_CLAUSES = {"with_", "expressions", "from_", "joins", "where", "group", "having", "distinct"}
-RELEASE_CLAUSES = ROW_CLAUSES | GROUP_CLAUSES | {"order", "limit", "offset"}
-_CLAUSE_NAMES = {"order": "ORDER BY", "windows": "WINDOW", "sample": "SAMPLE", "when": "a version"}
+# ORDER BY of rows is bound, and passed over: a query around them sees them in no order, and without LIMIT no row goes.
+ROW_CLAUSES = {"with_", "expressions", "from_", "joins", "where", "qualify", "order"}
+GROUP_CLAUSES = {"with_", "expressions", "from_", "joins", "where", "group", "having", "distinct", "order"}
+RELEASE_CLAUSES = ROW_CLAUSES | GROUP_CLAUSES | {"limit", "offset"}
+_CLAUSE_NAMES = {"windows": "WINDOW", "sample": "SAMPLE", "when": "a version"}
 _REPAIRS = {
-    "order": "leave it out; an aggregated result can be ordered",
     "windows": "write the window in OVER (...) itself",
     **dict.fromkeys(("limit", "offset"), "leave it out, or put it on the aggregated result"),
     "group": "aggregate in the outer query",
@@ -91,7 +92,13 @@ def check_clauses(block: PrivateBlock, allowed: Iterable[str]) -> None:
         raise refusal("DP221", f"{name} over private rows is not answered", span=where, repair=repair)
     distinct = block.node.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
-        raise refusal("DP221", "DISTINCT ON is not answered", span=span_of(distinct), repair="use GROUP BY")
+        keys = [shown(key) for key in distinct.args["on"].expressions]
+        order = [shown(o) for o in block.order if shown(o.this) not in keys]
+        window = f"PARTITION BY {', '.join(keys)}{' ORDER BY ' if order else ''}{', '.join(order)}"
+        repair = (
+            "use GROUP BY" if block.is_release else f"leave it out, and write QUALIFY ROW_NUMBER() OVER ({window}) = 1"
+        )
+        raise refusal("DP221", "DISTINCT ON is not answered", span=span_of(distinct), repair=repair)
 
 
 def public(query: PublicQuery, alias: str) -> Lowered:
