@@ -130,6 +130,8 @@ def coarser(key: Key) -> str:
         return ""
     if not isinstance(facts.lo, Fraction) or not isinstance(facts.hi, Fraction):
         return f"date_trunc('month', {key.text})"
+    if key.column and key.scalar.tree.find(exp.Floor, exp.Ceil, exp.Round, exp.Trunc):
+        return f"it WHERE {key.column} BETWEEN 0 AND 500"
     step = 10 ** max(0, len(str(int(facts.hi - facts.lo))) - 2)
     return f"FLOOR({key.text})" if step == 1 else f"FLOOR({key.text} / {step})"
 

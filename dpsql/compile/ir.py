@@ -216,19 +216,19 @@ FOUND = "found"
 @dataclass(frozen=True, slots=True)
 class Key:
     """One grouping expression. `name`: its column in the released table (k1, k2, ...). `text`: as an analyst writes
-    it. of_unit: whether it has one value in all rows of a unit, by construction."""
+    it; column: the only one in it. of_unit: whether it has one value in all rows of a unit, by construction."""
 
     name: str
     scalar: Scalar
     text: str
     of_unit: bool = False
+    column: str = ""
 
 
 class Statistic(Enum):
     """What an analyst asks of the rows of a group. ROWS: how many; UNITS: of how many units; VALUES: how many of the
-    argument's values are not NULL; DISTINCT: how many different ones; the others: of those values, or of the pairs of
-    two arguments of which neither is NULL (the slope, the intercept and R2 of the line of the first over the second).
-    """
+    argument's values are not NULL; DISTINCT: how many different ones; the others: of those values, or of pairs of two
+    arguments of which neither is NULL (slope, intercept, R2: of the line of the first over the second)."""
 
     ROWS = "rows"
     UNITS = "units"

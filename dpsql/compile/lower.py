@@ -325,7 +325,8 @@ class _Lowerer:
             value = self.rows.expression(block, made, tree, "GROUP BY")
             scalar = replace(lower_scalar(value, made.kept), span=span_of(tree))
             of_unit = all(c.table in made.of_unit for c in scalar.tree.find_all(exp.Column))
-            key = Key(f"k{len(found) + 1}", scalar, shown(meaning), of_unit)
+            columns = {called(c) for c in tree.find_all(exp.Column)}
+            key = Key(f"k{len(found) + 1}", scalar, shown(meaning), of_unit, columns.pop() if len(columns) == 1 else "")
             found.append(GroupKey(meaning, key))
         return found
 
