@@ -98,6 +98,7 @@ def _release(plan: ReleasePlan) -> list[str]:
         lines.append(
             f"  joins: at most {plan.read} rows of each unit are read, chosen at random, since so many pairs can meet"
         )
+    lines += [f"  {said}: less noise" for said in plan.wide]
     if plan.selection is not None:
         lines.append(f"  {_selection(plan.selection)}")
     if plan.choosing is not None:

@@ -58,6 +58,7 @@ def receipt_limits(plan: PrivatePlan, others: Collection[str], unit: str) -> tup
             said += [f"scales each {unit} down to {limits.ball:,} rows"] if limits.ball is not None else []
         if release.read is not None:
             said.append(f"reads at most {release.read:,} rows of each {unit} to join them")
+        said += release.wide
         said += ["leaves out small groups"] if release.selection is not None else []
         found += said
     return tuple(dict.fromkeys(found))

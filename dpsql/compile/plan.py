@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from sqlglot import exp
+
 from dpsql.compile.ir import Query, Release
 from dpsql.compile.limits import Domains, Request
+from dpsql.compile.relations import totals
 from dpsql.compile.slots import Slot
 from dpsql.privacy.accounting import BASIC, Price
 from dpsql.privacy.gaussian import epsilon_of, mu_squared_of_pure, rounded_up
@@ -67,6 +70,19 @@ class ReleasePlan:
     def reach(self) -> Domains:
         """Of each grouping set: how many of its groups a unit can be in, None where only limits bound that."""
         return reach_of(self.release, self.domains)
+
+    @property
+    def wide(self) -> tuple[str, ...]:
+        """Which of its aggregates take counts or sums over a unit's rows as they are, and between what: in words."""
+        found, added = [], totals(self.release.input)
+        for measure in self.release.measures:
+            value = measure.argument
+            if value is None or not isinstance(value.tree, exp.Column) or measure.statistic.is_count:
+                continue
+            ends = [f"{float(end):,.10g}" for end in (value.facts.lo, value.facts.hi) if isinstance(end, Fraction)]
+            if (value.tree.table, value.tree.name) in added and len(ends) == 2:
+                found.append(f"{measure.text} is of values from {ends[0]} to {ends[1]}, which LEAST would narrow")
+        return tuple(found)
 
     @property
     def keys(self) -> int | None:

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from dpsql.compile.ir import (
     FOUND,
+    ColumnName,
     Filter,
     Join,
     JoinKind,
@@ -239,6 +240,32 @@ def scans(relation: Relation) -> Iterator[Scan]:
 def publics(relation: Relation) -> Iterator[str]:
     """The names of the public queries that a relation reads."""
     return (leaf.name for leaf in _leaves(relation) if isinstance(leaf, Public))
+
+
+def totals(relation: Relation) -> frozenset[ColumnName]:
+    """The columns that are counts or sums over rows of a unit: what they can be grows with all that is read of it."""
+    match relation:
+        case PerUnit(alias=alias, measures=measures):
+            return frozenset((alias, name) for name, scalar in measures if _is_total(scalar.tree))
+        case Project(input=source, alias=alias, items=items):
+            inner = totals(source)
+            columns = [(n, s.tree) for n, s in items if isinstance(s.tree, exp.Column)]
+            return frozenset((alias, name) for name, tree in columns if (tree.table, tree.name) in inner)
+        case Join(left=left, right=right):
+            return totals(left) | totals(right)
+        case Filter(input=source) | Window(input=source) | Mark(input=source):
+            return totals(source)
+        case Scan() | Public() | Union():
+            return frozenset()
+        case _:
+            assert_never(relation)
+
+
+def _is_total(tree: exp.Expr) -> bool:
+    """Whether it is a count or a sum, converted or in units of a grid."""
+    while isinstance(tree, exp.Cast | exp.TryCast | exp.Paren | exp.Mul):
+        tree = tree.this
+    return isinstance(tree, exp.Sum | exp.Count)
 
 
 def is_private(relation: Relation) -> bool:

@@ -18,6 +18,15 @@ SAID = [
         ("counts at most 3 rows of each patient", "leaves out small groups"),
     ),
     ("SELECT COUNT(*) FROM (SELECT uid, COUNT(*) AS n FROM visits GROUP BY uid) t WHERE n > 1", ()),
+    (
+        "SELECT AVG(n) FROM (SELECT uid, COUNT(*) AS n FROM visits GROUP BY uid) t",
+        ("AVG(n) is of values from 0 to 60, which LEAST would narrow",),
+    ),
+    (
+        "SELECT SUM(s), AVG(a) FROM (SELECT uid, SUM(fee) AS s, AVG(fee) AS a FROM visits GROUP BY uid) t WHERE s > 1",
+        ("SUM(s) is of values from 1.01 to 3,000, which LEAST would narrow",),
+    ),
+    ("SELECT AVG(LEAST(n, 9)) FROM (SELECT uid, COUNT(*) AS n FROM visits GROUP BY uid) t", ()),
     ("SELECT COUNT(*) FROM regions", ()),
     (
         "SELECT (SELECT COUNT(*) FROM visits), (SELECT COUNT(*) FROM patients WHERE age > 3)",
