@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from datetime import date, datetime, timedelta
+from itertools import pairwise, product
 
 from sqlglot import exp
 
 from dpsql.compile.ir import Value
-from dpsql.compile.literals import literal, null
+from dpsql.compile.kinds import TIMESTAMP
+from dpsql.compile.literals import cast, literal, moment_of, null
 from dpsql.compile.resolve import PUBLIC_CATALOG
 from dpsql.compile.trees import derived
 from dpsql.policy.facts import Kind, SqlType
 from dpsql.policy.model import Table
+
+_LONG = 50
+"""Values that are still written one by one."""
 
 
 def table(source: Table, alias: str) -> exp.Expr:
@@ -47,20 +52,47 @@ def referred(source: Table, columns: Sequence[tuple[str, SqlType, bool]]) -> exp
 
 
 def listed(values: Sequence[Value], type_: SqlType, *, nullable: bool) -> exp.Expr:
-    """A relation of these values: a series for long runs of integers, else a VALUES list."""
+    """A relation of these values: a series for a long run of them, else a VALUES list."""
+    run = _run(values, type_)
+    if run is not None:
+        series = exp.select(run)
+        return (exp.union(series, exp.select(null(type_)), distinct=False) if nullable else series).subquery()
     rows: list[exp.Expr] = [literal(v, type_) for v in values]
     if nullable:
         rows.append(null(type_))
     if not rows:  # contradictory predicates: no group can exist
         empty = exp.select(null(type_)).where(exp.false())
         return empty.subquery()
-    if type_.kind is Kind.INTEGER and len(values) > 50 and _is_run(values):
-        run = exp.GenerateSeries(
-            start=literal(values[0], type_), end=literal(values[-1], type_), is_end_exclusive=False
-        )
-        series = exp.select(exp.Explode(this=run))
-        return (exp.union(series, exp.select(null(type_)), distinct=False) if nullable else series).subquery()
     return exp.Values(expressions=[exp.Tuple(expressions=[row]) for row in rows])
+
+
+def _run(values: Sequence[Value], type_: SqlType) -> exp.Expr | None:
+    """Many integers, days or moments, each as far from the one before: one expression, whatever their number."""
+    if len(values) <= _LONG or type_.kind not in (Kind.INTEGER, Kind.DATE, Kind.TIMESTAMP):
+        return None
+    places = [_place(value) for value in values]
+    step = places[1] - places[0]
+    if step <= 0 or any(after - before != step for before, after in pairwise(places)):
+        return None
+    if type_.kind is Kind.INTEGER:
+        return _series(values, type_, literal(step, type_) if step != 1 else None)
+    seconds, rest = divmod(step, 10**6)
+    if rest:
+        return None
+    moments = _series(values, TIMESTAMP, exp.Interval(this=exp.Literal.string(str(seconds)), unit=exp.var("SECOND")))
+    return cast(moments, type_) if type_.kind is Kind.DATE else moments
+
+
+def _place(value: Value) -> int:
+    """An integer itself; of a day or moment the microseconds before it."""
+    if isinstance(value, date):
+        return (moment_of(value) - datetime.min) // timedelta(microseconds=1)
+    return int(value)
+
+
+def _series(values: Sequence[Value], ends: SqlType, step: exp.Expr | None) -> exp.Expr:
+    start, end = literal(values[0], ends), literal(values[-1], ends)
+    return exp.Explode(this=exp.GenerateSeries(start=start, end=end, step=step, is_end_exclusive=False))
 
 
 def named(relation: exp.Expr, alias: str, columns: Sequence[str] = ()) -> exp.Expr:
@@ -81,9 +113,3 @@ def _scan(source: Table) -> exp.Table:
 
 def _column(name: str) -> exp.Column:
     return exp.column(exp.to_identifier(name, quoted=True))
-
-
-def _is_run(values: Sequence[Value]) -> bool:
-    """Whether ascending integers follow one another without a gap."""
-    first, last = values[0], values[-1]
-    return isinstance(first, int) and isinstance(last, int) and last - first == len(values) - 1

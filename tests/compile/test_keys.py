@@ -6,21 +6,26 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 import sqlglot
 from sqlglot import exp
 
+from dpsql.compile import domains
 from dpsql.compile.blocks import BlockSource, PrivateBlock
 from dpsql.compile.check import check
 from dpsql.compile.ir import PublicKeys
+from dpsql.compile.kinds import DATE, INTEGER, TIMESTAMP
 from dpsql.compile.lineage import Lineage, lineage
 from dpsql.compile.parse import parse
 from dpsql.compile.resolve import resolve
-from dpsql.compile.trees import implied, meaning
+from dpsql.compile.trees import implied, meaning, select
 from dpsql.errors import Error
+from dpsql.policy.facts import SqlType
 from dpsql.session import Session, open_session
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -275,3 +280,31 @@ def test_the_repair_works(select: str, source: str, values: str, session: Sessio
     assert written is not None
     compiled = session.compile(sql.format(f" WHERE {written[1]} IN ({values})"))
     assert compiled.plan.releases[0].keys == values.count(",") + 1
+
+
+# ---- how many values are written
+
+
+DAY, HOUR, ODD = timedelta(days=1), timedelta(hours=1), timedelta(microseconds=1_500_000)
+
+
+@pytest.mark.parametrize(
+    ("first", "distance", "type_"),
+    [
+        (-3, 1, INTEGER),
+        (-30, 10, INTEGER),
+        (date(1999, 12, 27), 7 * DAY, DATE),
+        (datetime(2024, 2, 28, 22, 30), HOUR, TIMESTAMP),
+        (datetime(2024, 2, 28), ODD, TIMESTAMP),
+    ],
+)
+@pytest.mark.parametrize("nullable", [False, True])
+@pytest.mark.parametrize("gap", [False, True])
+def test_a_long_run_is_one_expression(first: Any, distance: Any, type_: SqlType, nullable: bool, gap: bool) -> None:
+    """Of whole seconds; what has a gap is written value by value. Either way the values are these."""
+    values = [first + i * distance for i in range(1000) if not (gap and i == 500)]
+    relation = domains.named(domains.listed(values, type_, nullable=nullable), "t", ["v"])
+    sql = select([exp.Star()], relation).sql(dialect="duckdb")
+    assert sorted(duckdb.sql(f"{sql} WHERE v IS NOT NULL").fetchall()) == [(value,) for value in values]
+    assert (duckdb.sql(f"{sql} WHERE v IS NULL").fetchall() == [(None,)]) == nullable
+    assert (len(sql) < 400) == (not gap and distance is not ODD)
