@@ -215,31 +215,31 @@ def _union(inputs: tuple[Project, ...], *, ranked: bool) -> exp.Query:
     return tree
 
 
-def _leaves(relation: Relation) -> Iterator[Scan | Public]:
+def leaves(relation: Relation) -> Iterator[Scan | Public]:
     """What a relation reads, from left to right."""
     match relation:
         case Scan() | Public():
             yield relation
         case Join(left=left, right=right) | Mark(input=left, right=right):
-            yield from _leaves(left)
-            yield from _leaves(right)
+            yield from leaves(left)
+            yield from leaves(right)
         case Filter(input=source) | Project(input=source) | PerUnit(input=source) | Window(input=source):
-            yield from _leaves(source)
+            yield from leaves(source)
         case Union(inputs=inputs):
             for part in inputs:
-                yield from _leaves(part)
+                yield from leaves(part)
         case _:
             assert_never(relation)
 
 
 def scans(relation: Relation) -> Iterator[Scan]:
     """Every scan below a relation."""
-    return (leaf for leaf in _leaves(relation) if isinstance(leaf, Scan))
+    return (leaf for leaf in leaves(relation) if isinstance(leaf, Scan))
 
 
 def publics(relation: Relation) -> Iterator[str]:
     """The names of the public queries that a relation reads."""
-    return (leaf.name for leaf in _leaves(relation) if isinstance(leaf, Public))
+    return (leaf.name for leaf in leaves(relation) if isinstance(leaf, Public))
 
 
 def totals(relation: Relation) -> frozenset[ColumnName]:

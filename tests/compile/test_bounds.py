@@ -65,7 +65,9 @@ def test_exists_counts_for_each_time_it_is_asked(tests: int) -> None:
     assert sum(first * other for other in others) <= MOST_JOINED
 
 
-@pytest.mark.parametrize("text", ["TRUE", "v1.day = v0.day", "v1.day = v0.day + 1 AND lower(v0.kind) = v1.kind"])
+@pytest.mark.parametrize(
+    "text", ["TRUE", "v1.day = v0.day", "v1.day = v0.day + CAST(1 AS BIGINT) AND v0.kind = lower(v1.kind)"]
+)
 def test_rows_that_are_looked_for_by_equality_meet_their_bucket_once(text: str) -> None:
     assert limits_of(Mark(scan(0), scan(1), condition(text), "m"), rows=5000) == [100_000, 100_000]
 
@@ -81,10 +83,24 @@ def test_rows_that_are_looked_for_by_equality_meet_their_bucket_once(text: str) 
         "v0.day = v0.fee",
         "v1.day = 5",
         "v1.day IS NOT DISTINCT FROM v0.day",
+        "v1.day = v0.day % CAST(10 AS BIGINT)",
+        "v1.day = v0.day + CAST(1.0e0 AS DOUBLE)",
+        "v1.day = v0.day + v0.day",
+        "v1.day = v0.day AND lower(v0.kind) = v1.kind",
+        "CAST(v1.day AS DOUBLE) = CAST(v0.day AS DOUBLE)",
     ],
 )
 def test_rows_that_are_looked_for_in_another_way_are_tried_one_by_one(text: str) -> None:
     first, second = limits_of(Mark(scan(0), scan(1), condition(text), "m"), rows=5000)
+    assert first * second <= MOST_JOINED
+
+
+@pytest.mark.parametrize("several", ["inside", "nested"])
+def test_several_relations_may_be_joined_in_another_order(several: str) -> None:
+    found = condition("v1.day = v0.day")
+    looked_up = Join(JoinKind.INNER, scan(1), scan(2), condition("v1.day = v2.day"), unique=True)
+    right = looked_up if several == "inside" else Mark(scan(1), scan(2), TRUE, "n")
+    first, second, _ = limits_of(Mark(scan(0), right, found, "m"), rows=5000)
     assert first * second <= MOST_JOINED
 
 

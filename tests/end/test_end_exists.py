@@ -40,6 +40,11 @@ STATEMENTS = [
     " OR e.kind = 3",
     "SELECT COUNT(CASE WHEN EXISTS (SELECT 1 FROM events f WHERE f.uid = e.uid AND f.kind = e.kind + 1) THEN 1 END)"
     " FROM events e",
+    "SELECT COUNT(*) FROM events e WHERE EXISTS (SELECT 1 FROM events f WHERE f.uid = e.uid AND f.day % 10 = e.kind)",
+    "SELECT COUNT(*) FROM events e WHERE EXISTS (SELECT 1 FROM events f WHERE f.uid = e.uid AND f.day * 0 = e.kind - 1)"
+    " OR e.kind = 3",
+    "SELECT COUNT(*) FROM (SELECT uid, day % 10 AS m FROM events) e"
+    " WHERE EXISTS (SELECT 1 FROM events f WHERE f.uid = e.uid AND f.kind = e.m)",
 ]
 
 
@@ -73,6 +78,24 @@ def test_a_large_unit_is_whole_and_quick(connection: dpsql.Connection, sql: str,
     assert widths is not None
     assert widths[0] is not None
     assert abs(found - true) <= 3 * widths[0]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "f.kind = e.day % 10",
+        "f.day % 10 = e.day % 10",
+        "f.day = e.day + e.kind",
+        "f.kind = e.kind AND f.day % 10 = e.day % 10",
+        "CAST(f.kind AS DOUBLE) = CAST(e.day AS DOUBLE) + 1e20",
+        "f.kind = e.kind AND EXISTS (SELECT 1 FROM events g WHERE g.uid = f.uid AND g.day = f.day)",
+    ],
+)
+def test_what_many_rows_of_a_unit_equal_is_limited(connection: dpsql.Connection, condition: str) -> None:
+    """The first takes the engine 40 s for the large unit, and 0.1 s for as many rows of units of their own."""
+    sql = f"SELECT COUNT(*) FROM events e WHERE EXISTS (SELECT 1 FROM events f WHERE f.uid = e.uid AND {condition})"
+    with pytest.raises(dpsql.Error, match=r"DP223: rows of one unit could meet in more than"):
+        connection.execute(sql)
 
 
 @pytest.mark.parametrize(
