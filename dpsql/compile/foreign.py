@@ -53,7 +53,11 @@ _OF_PARTS = {
 
 _PARTS = frozenset("year quarter month week day hour minute second".split())
 
-_NAMED = (TokenType.ALIAS, TokenType.WITH, TokenType.DOT)
+_NAMED = frozenset(
+    (TokenType.ALIAS, TokenType.WITH, TokenType.RECURSIVE, TokenType.DOT)
+    + (TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN)
+)
+"""Behind these stands no call, but a name of an item of FROM or of a CTE, which parentheses may follow, too."""
 
 
 def refuse_foreign(tokens: Sequence[Token]) -> None:
@@ -64,7 +68,7 @@ def refuse_foreign(tokens: Sequence[Token]) -> None:
             continue
         if token.token_type in STRINGS or token.token_type is TokenType.IDENTIFIER:
             continue
-        if name in _INSTEAD:
+        if name in _INSTEAD and not _is_cte(tokens, i + 2):
             reason = f"{name} is not answered: DuckDB has another form for it"
             raise refusal("DP230", reason, span=span_of_token(token), repair=_INSTEAD[name])
         part = tokens[i + 2]
@@ -73,3 +77,10 @@ def refuse_foreign(tokens: Sequence[Token]) -> None:
             word = part.text.lower() if part.text.lower() in _PARTS else "day"
             repair = f"write {name}('{word}', {_OF_PARTS[name]})"
             raise refusal("DP231", reason, span=span_of_token(part), repair=repair)
+
+
+def _is_cte(tokens: Sequence[Token], at: int) -> bool:
+    """Whether the parentheses around this place hold the columns of a CTE: names, then AS and its query."""
+    ends = (TokenType.L_PAREN, TokenType.R_PAREN)
+    end = next((j for j in range(at, len(tokens)) if tokens[j].token_type in ends), at)
+    return [t.token_type for t in tokens[end : end + 3]] == [TokenType.R_PAREN, TokenType.ALIAS, TokenType.L_PAREN]
