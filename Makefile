@@ -124,7 +124,7 @@ audit: $(VENV)/installed-dev $(VENV)/installed-data
 
 # Before a pin of the engine or of the parser moves: total forms, plans on every kind of engine, the same answers as
 # plain DuckDB, and whether DuckDB reads what sqlglot writes as what stood there.
-ENGINE_TESTS := tests/properties/test_engines.py tests/properties/test_total_forms.py
+ENGINE_TESTS := tests/properties/test_engines.py tests/properties/test_total_forms.py tests/end/test_end_exists.py
 NEXT         := --no-print-directory VENV=.venv-next EXTRAS=test PINS=build/pins-next.txt
 
 upgrade-check:

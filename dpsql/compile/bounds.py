@@ -128,9 +128,9 @@ def _is_hashed(mark: Mark) -> bool:
 
     DuckDB joins the rows inside with every such choice that there is outside, and the rows outside with what it found.
     It hashes both, and the first gives no more rows than are inside only by that. Of `day % 10`, each row equals 6,000
-    days of one unit of 60,000: 40 s, against 0.1 s for 60,000 units (measured with DuckDB 2.0.1, as
-    `tests/end/test_end_exists.py` does for what is hashed). Under any other condition it tries the rows of a unit one
-    by one; of several relations inside it may join two by the unit alone."""
+    days of one unit of 60,000: 40 s, against 0.1 s for 60,000 units (docs/decisions/0027). Under any other condition it
+    tries the rows of a unit one by one; of several relations inside it may join two by the unit alone. What is said of
+    DuckDB is read in its profile by `tests/end/test_end_exists.py`."""
     if next(islice(leaves(mark.right), 1, None), None) is not None:
         return False
     inside, outside = _names(mark.right), _names(mark.input)
