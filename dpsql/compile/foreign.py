@@ -62,12 +62,13 @@ _NAMED = frozenset(
 
 def refuse_foreign(tokens: Sequence[Token]) -> None:
     """Raises DP230 for a call of another database, and for a part of a date that is no text."""
+    opening = TokenType.L_PAREN
     for i, token in enumerate(tokens[:-2]):
-        name = token.text.lower()
-        if tokens[i + 1].token_type is not TokenType.L_PAREN or (i and tokens[i - 1].token_type in _NAMED):
+        if tokens[i + 1].token_type is not opening or (i and tokens[i - 1].token_type in _NAMED):
             continue
         if token.token_type in STRINGS or token.token_type is TokenType.IDENTIFIER:
             continue
+        name = token.text.lower()
         if name in _INSTEAD and not _is_cte(tokens, i + 2):
             reason = f"{name} is not answered: DuckDB has another form for it"
             raise refusal("DP230", reason, span=span_of_token(token), repair=_INSTEAD[name])
