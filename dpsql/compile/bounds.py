@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import assert_never
 
 from sqlglot import exp
@@ -131,7 +130,7 @@ def _is_hashed(mark: Mark) -> bool:
     days of one unit of 60,000: 40 s, against 0.1 s for 60,000 units (docs/decisions/0027). Under any other condition it
     tries the rows of a unit one by one; of several relations inside it may join two by the unit alone. What is said of
     DuckDB is read in its profile by `tests/end/test_end_exists.py`."""
-    if next(islice(leaves(mark.right), 1, None), None) is not None:
+    if len([*leaves(mark.right)]) > 1:
         return False
     inside, outside = _names(mark.right), _names(mark.input)
     told, used = set[exp.Expr](), set[exp.Expr]()

@@ -317,9 +317,8 @@ class _Lowerer:
                     "group by columns; HAVING filters groups",
                 )
                 if tree.find(exp.Window):
-                    repair = (
-                        "compute the window in a subquery as k, and group by k: FROM (SELECT ... AS k FROM ...) AS t"
-                    )
+                    inside = "FROM (SELECT ... AS k FROM ...) AS t"
+                    repair = f"compute the window in a subquery as k, and group by k: {inside}"
                 raise refusal("DP203", reason, span=span_of(tree), repair=repair)
             self.rows.check_units(block, tree, grouping=True)
             value = self.rows.expression(block, made, tree, "GROUP BY")

@@ -162,14 +162,15 @@ def _refuse_loose_not(tokens: Sequence[Token]) -> None:
             raise refusal("DP106", "the statement can be read in two ways", span=span_of_token(token), repair=repair)
 
 
+_FOR_PIVOTS = {TokenType.PIVOT: FOR_PIVOT, TokenType.UNPIVOT: FOR_UNPIVOT}
+
+
 def _refuse_pivots(tokens: Sequence[Token]) -> None:
     """Said before anything is said of their parts. Both words are reserved: only behind a dot or AS they are names."""
     for i, token in enumerate(tokens):
-        named = i and tokens[i - 1].token_type in (TokenType.DOT, TokenType.ALIAS)
-        if token.token_type in (TokenType.PIVOT, TokenType.UNPIVOT) and not named:
-            word = token.text.upper()
-            repair = FOR_PIVOT if token.token_type is TokenType.PIVOT else FOR_UNPIVOT
-            raise refusal("DP240", f"{word} is not answered", span=span_of_token(token), repair=repair)
+        repair = _FOR_PIVOTS.get(token.token_type)
+        if repair is not None and not (i and tokens[i - 1].token_type in (TokenType.DOT, TokenType.ALIAS)):
+            raise refusal("DP240", f"{token.text.upper()} is not answered", span=span_of_token(token), repair=repair)
 
 
 _OPENS = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)

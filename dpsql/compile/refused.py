@@ -11,6 +11,8 @@ from dpsql.compile.trees import shown
 from dpsql.errors import Error, refusal
 from dpsql.policy.model import Policy
 
+_UNAGGREGATED = "a subquery over private rows can stand here only if it aggregates them"
+
 
 def combined(private: Private, node: exp.Expr, policy: Policy) -> Error:
     """The refusal of a set operation whose rows belong to units."""
@@ -28,9 +30,8 @@ def rows(block: PrivateBlock, policy: Policy, *, at_top: bool) -> Error:
     if block.shape is Shape.PER_UNIT:
         return _groups(block, policy)
     if not at_top:
-        reason = "a subquery over private rows can stand here only if it aggregates them"
         repair = "aggregate in it: (SELECT AVG(x) FROM ...), or (SELECT COUNT(*) FROM ...) > 0 for EXISTS"
-        return refusal("DP220", reason, span=span_of(block.node), repair=repair)
+        return refusal("DP220", _UNAGGREGATED, span=span_of(block.node), repair=repair)
     window = next((n for i in block.items for n in i.tree.walk() if isinstance(n, exp.Window)), None)
     if window is not None:
         reason = f"a window leaves rows of single {policy.unit}s"
@@ -50,8 +51,7 @@ def nested(private: Private, policy: Policy) -> Error:
         reason = f"this subquery has a value for each {policy.unit}, and here stands one for each group"
         repair = "aggregate its values: AVG((SELECT ...)), SUM((SELECT ...))"
         return refusal("DP220", reason, span=span, repair=repair)
-    reason = "a subquery over private rows can stand here only if it aggregates them"
-    return refusal("DP220", reason, span=span, repair="aggregate in it, such as (SELECT AVG(x) FROM ...)")
+    return refusal("DP220", _UNAGGREGATED, span=span, repair="aggregate in it, such as (SELECT AVG(x) FROM ...)")
 
 
 def _groups(block: PrivateBlock, policy: Policy) -> Error:
